@@ -21,7 +21,16 @@ from approxmcmc.engine.terms.passes import BLOCK
 NUMBERS = 250_000  # numbers of a predictor's design per block, so that a block stays in cache
 RUN = 65_536  # rows that are read at once where results have a few numbers a row
 MANY = 50  # parameters for each number of a row, above which Hessians of blocks cost more than their rows
-SPANS = 7  # numbers that locate the parts of a predictor
+# What locates the parts of a predictor in the arrays of a design, in the order of its `SPANS` numbers: half-open ranges
+# of dense columns, of columns of codes and of shared entries, and where the places of the dense columns begin.
+FIRST_COLUMN = 0
+END_OF_COLUMNS = 1
+FIRST_PLACE = 2
+FIRST_CODE = 3
+END_OF_CODES = 4
+FIRST_SHARED = 5
+END_OF_SHARED = 6
+SPANS = 7
 DESIGN = 7  # arrays of a design
 
 Rows = slice | np.ndarray

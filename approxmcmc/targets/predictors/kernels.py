@@ -11,7 +11,17 @@ import numpy as np
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 from approxmcmc.engine.terms.batches import BATCH, Data, datum_at
-from approxmcmc.targets.predictors.design import DESIGN, SPANS
+from approxmcmc.targets.predictors.design import (
+    DESIGN,
+    END_OF_CODES,
+    END_OF_COLUMNS,
+    END_OF_SHARED,
+    FIRST_CODE,
+    FIRST_COLUMN,
+    FIRST_PLACE,
+    FIRST_SHARED,
+    SPANS,
+)
 
 LAST = DESIGN  # the first array of the responses
 
@@ -19,19 +29,16 @@ LAST = DESIGN  # the first array of the responses
 @compiled(fastmath=set(BATCH_FASTMATH))
 def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
     """Copy the coefficients of the dense columns of predictor k to `coefs`; return the part that all rows share."""
-    spans = design[2]
-    places = design[3]
-    shared = design[5]
-    values = design[6]
+    _, _, spans, places, _, shared, values = design
     dim = theta.shape[0]
-    first = spans[0, SPANS * k]
-    last = spans[0, SPANS * k + 1]
-    at = spans[0, SPANS * k + 2]
+    first = spans[0, SPANS * k + FIRST_COLUMN]
+    last = spans[0, SPANS * k + END_OF_COLUMNS]
+    at = spans[0, SPANS * k + FIRST_PLACE]
     for j in range(last - first):
         place = places[0, at + j]
         coefs[j] = theta[place] if place < dim else 1.0
     common = 0.0
-    for s in range(spans[0, SPANS * k + 5], spans[0, SPANS * k + 6]):
+    for s in range(spans[0, SPANS * k + FIRST_SHARED], spans[0, SPANS * k + END_OF_SHARED]):
         common += values[0, s] * (theta[shared[0, s]] if shared[0, s] < dim else 1.0)
     return common
 
@@ -41,14 +48,11 @@ def add_coded(
     theta: np.ndarray, design: Data, k: int, order: np.ndarray, lo: int, hi: int, common: float, eta: np.ndarray
 ) -> None:
     """Add to `eta`, predictor k, the entries of theta that codes name, times their weights, and the number `common`."""
-    X = design[0]
-    codes = design[1]
-    spans = design[2]
-    weights = design[4]
+    X, codes, spans, _, weights, _, _ = design
     dim = theta.shape[0]
     for i in range(hi - lo):
         eta[i] += common
-    for c in range(spans[0, SPANS * k + 3], spans[0, SPANS * k + 4]):
+    for c in range(spans[0, SPANS * k + FIRST_CODE], spans[0, SPANS * k + END_OF_CODES]):
         column = weights[0, c]
         if column < 0:
             for i in range(hi - lo):
@@ -73,23 +77,23 @@ def predict(
     spans = design[2]
     for k in range(eta.shape[0]):
         common = gather(theta, design, k, coefs)
-        first = spans[0, SPANS * k]
-        width = spans[0, SPANS * k + 1] - spans[0, SPANS * k]
+        first = spans[0, SPANS * k + FIRST_COLUMN]
+        width = spans[0, SPANS * k + END_OF_COLUMNS] - spans[0, SPANS * k + FIRST_COLUMN]
         out = eta[k]
         if width == 0:
             for i in range(hi - lo):
                 out[i] = 0.0
         for pair in range((hi - lo + 1) // 2 if width > 0 else 0):
-            here = lo + 2 * pair
-            there = min(lo + 2 * pair + 1, hi - 1)
-            one = X[datum_at(order, here)]
-            other = X[datum_at(order, there)]
-            total = total_other = 0.0
+            i = lo + 2 * pair
+            next_i = min(i + 1, hi - 1)  # the last row twice if their number is odd
+            row = X[datum_at(order, i)]
+            next_row = X[datum_at(order, next_i)]
+            total = next_total = 0.0
             for j in range(width):
-                total += one[first + j] * coefs[j]
-                total_other += other[first + j] * coefs[j]
-            out[here - lo] = total
-            out[there - lo] = total_other
+                total += row[first + j] * coefs[j]
+                next_total += next_row[first + j] * coefs[j]
+            out[i - lo] = total
+            out[next_i - lo] = next_total
         add_coded(theta, design, k, order, lo, hi, common, out)
 
 
@@ -116,8 +120,8 @@ def predict_both(
     for k in range(eta.shape[0]):
         common = gather(theta, design, k, coefs_now)
         common_then = gather(proposed, design, k, coefs_then)
-        first = spans[0, SPANS * k]
-        width = spans[0, SPANS * k + 1] - spans[0, SPANS * k]
+        first = spans[0, SPANS * k + FIRST_COLUMN]
+        width = spans[0, SPANS * k + END_OF_COLUMNS] - spans[0, SPANS * k + FIRST_COLUMN]
         now = eta[k]
         then = eta_proposed[k]
         for i in range(hi - lo):
@@ -142,9 +146,9 @@ def add_rows(
     for k in range(slopes.shape[0]):
         slope = slopes[k]
         total = 0.0
-        first = spans[0, SPANS * k]
-        width = spans[0, SPANS * k + 1] - spans[0, SPANS * k]
-        at = spans[0, SPANS * k + 2]
+        first = spans[0, SPANS * k + FIRST_COLUMN]
+        width = spans[0, SPANS * k + END_OF_COLUMNS] - spans[0, SPANS * k + FIRST_COLUMN]
+        at = spans[0, SPANS * k + FIRST_PLACE]
         for j in range(width):
             sums[j] = 0.0
         for i in range(hi - lo):
@@ -156,10 +160,10 @@ def add_rows(
         for j in range(width):
             if places[0, at + j] < dim:
                 out[places[0, at + j]] += sums[j]
-        for s in range(spans[0, SPANS * k + 5], spans[0, SPANS * k + 6]):
+        for s in range(spans[0, SPANS * k + FIRST_SHARED], spans[0, SPANS * k + END_OF_SHARED]):
             if shared[0, s] < dim:
                 out[shared[0, s]] += values[0, s] * total
-        for c in range(spans[0, SPANS * k + 3], spans[0, SPANS * k + 4]):
+        for c in range(spans[0, SPANS * k + FIRST_CODE], spans[0, SPANS * k + END_OF_CODES]):
             column = weights[0, c]
             for i in range(hi - lo):
                 datum = datum_at(order, lo + i)

@@ -20,29 +20,36 @@ import numpy as np
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 from approxmcmc.engine.terms.batches import Data, datum_at
 
+# Columns of the numbers of an outcome: rows n, sum of squares s of the residuals, constant b.
+ROWS = 0
+SQUARES = 1
+CONSTANT = 2
+
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def log_scale(theta: np.ndarray, data: Data, k: int) -> float:
     """Return lambda, the log scale, of outcome k."""
+    _, _, _, scales, _ = data
     total = 0.0
     for j in range(theta.shape[0]):
-        total += data[3][k, j] * theta[j]
+        total += scales[k, j] * theta[j]
     return total
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def whitened(theta: np.ndarray, data: Data, k: int, u: np.ndarray) -> float:
     """Write R (beta - beta^) of outcome k to `u`, and return s + |u|^2."""
-    root = data[0][k]
-    center = data[1][k]
-    places = data[2][k]
+    roots, centers, places_of, _, numbers = data
+    root = roots[k]
+    center = centers[k]
+    places = places_of[k]
     total = 0.0
     for i in range(center.shape[0]):
         u[i] = 0.0
         for j in range(i, center.shape[0]):
             u[i] += root[i, j] * (theta[places[j]] - center[j])
         total += u[i] * u[i]
-    return data[4][k, 1] + total
+    return numbers[k, SQUARES] + total
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
@@ -58,17 +65,20 @@ def slopes(data: Data, k: int, u: np.ndarray, out: np.ndarray) -> None:
 
 def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     """Write the terms of the outcomes ``order[lo:hi]`` to `out`."""
-    u = np.empty(data[1].shape[1])
+    _, centers, _, _, numbers = data
+    u = np.empty(centers.shape[1])
     for place in range(lo, hi):
         k = datum_at(order, place)
-        numbers = data[4][k]
         scale = log_scale(theta, data, k)
-        out[place - lo] = numbers[2] - numbers[0] * scale - 0.5 * whitened(theta, data, k, u) * math.exp(-2.0 * scale)
+        out[place - lo] = (
+            numbers[k, CONSTANT] - numbers[k, ROWS] * scale - 0.5 * whitened(theta, data, k, u) * math.exp(-2.0 * scale)
+        )
 
 
 def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     """Add the sum of the gradients of the terms of the outcomes ``order[lo:hi]`` to `out`."""
-    p = data[1].shape[1]
+    _, centers, places, scales, numbers = data
+    p = centers.shape[1]
     u = np.empty(p)
     slope = np.empty(p)
     for place in range(lo, hi):
@@ -77,17 +87,18 @@ def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: 
         precision = math.exp(-2.0 * log_scale(theta, data, k))
         slopes(data, k, u, slope)
         for j in range(p):
-            out[data[2][k, j]] -= slope[j] * precision
+            out[places[k, j]] -= slope[j] * precision
         for j in range(theta.shape[0]):
-            out[j] += data[3][k, j] * (squares * precision - data[4][k, 0])
+            out[j] += scales[k, j] * (squares * precision - numbers[k, ROWS])
 
 
 def make_expand(log_terms: Callable[..., None], add_gradient: Callable[..., None]) -> Callable[..., None]:
     """Return the kernel that writes rows of `GeneralExpansion`: value, gradient, H_11 / 2, H_12, ..., H_dd / 2."""
 
     def expand(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        roots, centers, places_of, scales, _ = data
         dim = theta.shape[0]
-        p = data[1].shape[1]
+        p = centers.shape[1]
         u = np.empty(p)
         slope = np.empty(p)
         hessian = np.empty((dim, dim))
@@ -97,9 +108,9 @@ def make_expand(log_terms: Callable[..., None], add_gradient: Callable[..., None
             row[:] = 0.0
             log_terms(theta, data, order, place, place + 1, row)
             add_gradient(theta, data, order, place, place + 1, row[1 : 1 + dim])
-            root = data[0][k]
-            places = data[2][k]
-            v = data[3][k]
+            root = roots[k]
+            places = places_of[k]
+            v = scales[k]
             squares = whitened(theta, data, k, u)
             precision = math.exp(-2.0 * log_scale(theta, data, k))
             slopes(data, k, u, slope)
