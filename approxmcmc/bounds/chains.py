@@ -94,7 +94,7 @@ def trace_of(traces: Mapping[float, Any], value: float, knob: str) -> Any:
 def flat_draws(trace: Any) -> np.ndarray:
     """Return the posterior draws as (chain, draw, coordinate); several one-chain traces are joined."""
     if isinstance(trace, (list, tuple)):
-        return np.concatenate([flat_draws(one) for one in trace])
+        return np.concatenate([flat_draws(chain) for chain in trace])
     posterior = trace["posterior"]
     parts = [
         posterior[name].transpose("chain", "draw", ...).to_numpy().astype(np.float64) for name in posterior.data_vars

@@ -179,14 +179,14 @@ def check_bound(
     etas = None
     for value, variant in settings.items():
         if finite:
-            found = _from_matrices(target, variant, exact_matrix, grid, method)
+            check = _from_matrices(target, variant, exact_matrix, grid, method)
             if grid is not None and reference is not None:  # bounds are for the grid, the distance is not
-                found["labels"] = {name: label_of(bound, heuristic=True) for name, bound in found["values"].items()}
-            etas = found.pop("eta")
+                check["labels"] = {name: label_of(bound, heuristic=True) for name, bound in check["values"].items()}
+            etas = check.pop("eta")
         else:
-            found = _from_decisions(target, variant, coupled, n_pairs, replications, seed, progressbar)
+            check = _from_decisions(target, variant, coupled, n_pairs, replications, seed, progressbar)
         trace = None if traces is None else trace_of(traces, value, knob)
-        rows.append(found | measured_distance(target, trace, reference, found, enumerated, confidence))
+        rows.append(check | measured_distance(target, trace, reference, check, enumerated, confidence))
     root = _root(rows, list(settings), knob)
     if etas is not None:
         root["eta"] = etas
@@ -227,24 +227,24 @@ def check_table(check: "xr.DataTree") -> "pd.DataFrame":
 
 def _from_matrices(target: Any, sampler: Any, T: Any, grid: Any, method: str) -> dict[str, Any]:
     T_hat = transition_matrix(target, sampler, grid, method=method)
-    found = exact(T, T_hat)
+    bounds = exact(T, T_hat)
     worth = T_hat.attrs["label"]
     # The delta of a one-sided matrix is too large, and b4 averages over its stationary distribution, not the sampler's.
     of_delta, of_law = (HEURISTIC if worth in worse else RIGOROUS for worse in ((HEURISTIC,), (HEURISTIC, ONE_SIDED)))
-    values = {name: float(found[name]) for name in BOUNDS if name in found}
+    values = {name: float(bounds[name]) for name in BOUNDS if name in bounds}
     return {
         "values": values,
         "labels": {
             name: label_of(value, heuristic=(of_law if name == "b4" else of_delta) == HEURISTIC)
             for name, value in values.items()
         },
-        "tv": float(found["tv"]),
+        "tv": float(bounds["tv"]),
         "label_tv": of_law,
-        "delta": float(found["delta"]),
-        "delta_max": float(found["delta_max"]),
+        "delta": float(bounds["delta"]),
+        "delta_max": float(bounds["delta_max"]),
         "label_delta_max": of_delta,
-        "stationary": found["stationary"].to_numpy(),
-        "eta": found["eta"],
+        "stationary": bounds["stationary"].to_numpy(),
+        "eta": bounds["eta"],
     }
 
 

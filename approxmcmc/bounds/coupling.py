@@ -135,9 +135,9 @@ def couplings(
             met = meet(rng, draw_start(rng), draw_start(rng), lag, max_steps)
             times[k] = max_steps + 1 if met < 0 else met
             shown.update(k + 1)
-    found = coupling_bound(times, lag, confidence=confidence, max_steps=max_steps)
-    found.attrs |= {"seconds": time.perf_counter() - started, "steps": int(times.sum()), "seed": str(seed)}
-    return found
+    bound = coupling_bound(times, lag, confidence=confidence, max_steps=max_steps)
+    bound.attrs |= {"seconds": time.perf_counter() - started, "steps": int(times.sum()), "seed": str(seed)}
+    return bound
 
 
 @naming_the_arguments
@@ -177,7 +177,7 @@ def coupling_bound(
     unmet = 0 if max_steps is None else int((tau > max_steps).sum())
     C, rho = geometric_majorant(times, bound)
     usable = unmet == 0 and math.isfinite(C)
-    found = xr.Dataset(
+    dataset = xr.Dataset(
         {
             "meeting_time": ("coupling", tau, {"units": "steps", "long_name": "meeting time"}),
             "tv_bound": ("time", bound, {"units": "1", "long_name": "bound on total variation from stationarity"}),
@@ -191,8 +191,8 @@ def coupling_bound(
         coords={"time": ("time", times, {"units": "steps"})},
     )
     label = "upper bound in expectation" if unmet == 0 else NOT_APPLICABLE
-    found.attrs |= {"lag": lag, "unmet": unmet, "label": label, "confidence": confidence}
-    return found
+    dataset.attrs |= {"lag": lag, "unmet": unmet, "label": label, "confidence": confidence}
+    return dataset
 
 
 def geometric_majorant(times: np.ndarray, bound: np.ndarray) -> tuple[float, float]:

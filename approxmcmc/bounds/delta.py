@@ -135,18 +135,18 @@ def estimate_delta(
             f"epoch, found {sampler.test!r}; estimate the error at one epsilon at a time, with SequentialTTest"
         )
     _, seed = seed_sequences(random_seed, 1)
-    made = assemble(target, sampler, seed=seed, chains=1, tune=tune, initvals=initvals)
-    [chain] = made.chains
-    [own] = made.streams
-    program = made.program
-    given = None if states is None else np.asarray(states, dtype=np.float64)
-    if given is None:
+    assembled = assemble(target, sampler, seed=seed, chains=1, tune=tune, initvals=initvals)
+    [chain] = assembled.chains
+    [own] = assembled.streams
+    program = assembled.program
+    points = None if states is None else np.asarray(states, dtype=np.float64)
+    if points is None:
         visited = visited_states(chain, tune, n_pairs, thin, target.variables.size)
-    elif given.shape == (n_pairs, target.variables.size):
-        visited = given
+    elif points.shape == (n_pairs, target.variables.size):
+        visited = points
     else:
         raise InvalidInputError(
-            f"estimate_delta: states must have shape ({n_pairs}, {target.variables.size}), found {given.shape}"
+            f"estimate_delta: states must have shape ({n_pairs}, {target.variables.size}), found {points.shape}"
         )
     started = time.perf_counter()
     with progress(n_pairs, show=progressbar, label=f"deciding {replications} times", time_limit=None) as shown:
@@ -155,8 +155,8 @@ def estimate_delta(
             decisions.append(decision)
             shown.update(len(decisions))
     table = table_of_decisions(sampler.test, decisions)
-    found = _judged(table, replications, confidence, share, independent=given is not None)
-    found.attrs |= {
+    estimate = _judged(table, replications, confidence, share, independent=points is not None)
+    estimate.attrs |= {
         "datapoints_touched": sum(decision.touched for decision in decisions),
         "likelihood_evaluations_exact": 2 * sum(decision.n_obs for decision in decisions),
         "seconds": time.perf_counter() - started,
@@ -165,7 +165,7 @@ def estimate_delta(
         "seed": str(seed),
         "sampler": repr(sampler),
     }
-    return found
+    return estimate
 
 
 def visited_states(chain: Any, tune: int, n_draws: int, thin: int, dim: int) -> np.ndarray:
@@ -238,14 +238,14 @@ def _judged(
     size = np.abs(error)
     spread = 1.96 * size.std(ddof=1) / math.sqrt(n_pairs) if n_pairs > 1 else math.nan
     iid = RIGOROUS if independent else HEURISTIC
-    known = np.isfinite(columns["error_model"]).any()
+    has_model = np.isfinite(columns["error_model"]).any()
     scalars = {
         "delta_sampled": (bound.max(), RIGOROUS, "largest error over the sampled pairs, upper confidence limit"),
         "delta_quantile": (bound.max(), iid, f"exceeded by at most a share {share:g} of pairs, upper confidence limit"),
         "delta_max": (bound.max(), HEURISTIC, "largest error over all pairs, estimated from the sampled pairs"),
         "delta_max_model": (
-            np.nanmax(np.abs(columns["error_model"])) if known else math.nan,
-            HEURISTIC if known else NOT_APPLICABLE,
+            np.nanmax(np.abs(columns["error_model"])) if has_model else math.nan,
+            HEURISTIC if has_model else NOT_APPLICABLE,
             "largest error at the sampled pairs in the Gaussian regime",
         ),
         "mean_error": (size.mean(), HEURISTIC, "mean absolute error over pairs, biased upwards by its own noise"),

@@ -104,7 +104,7 @@ def marginal_distances(
         raise InvalidInputError("marginal_distances: the draws have no coordinate.")
     pairs = [(draws[:, :, k], reference[:, :, k]) for k in range(n)]
     level = 1.0 - (1.0 - confidence) / n
-    best = max((_binned_distance(*pair, level) for pair in pairs), key=lambda found: found.estimate)
+    best = max((_binned_distance(*pair, level) for pair in pairs), key=lambda distance: distance.estimate)
     return best, *max(_wasserstein(*pair) for pair in pairs)
 
 

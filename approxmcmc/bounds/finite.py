@@ -117,12 +117,12 @@ def stationary_law(matrix: np.ndarray) -> np.ndarray:
             chain[:start, start:k] += chain[:start, k, None] * chain[k, start:k]
         # Now the chain on the states before the block.
         chain[:start, :start] += chain[:start, start:stop] @ chain[start:stop, :start]
-    found = np.ones(len(closed))
+    probabilities = np.ones(len(closed))
     for k in range(1, len(closed)):
-        found[k] = found[:k] @ chain[:k, k]
-        found[: k + 1] /= found[: k + 1].sum()
+        probabilities[k] = probabilities[:k] @ chain[:k, k]
+        probabilities[: k + 1] /= probabilities[: k + 1].sum()
     law = np.zeros(len(matrix))
-    law[closed] = found
+    law[closed] = probabilities
     return law
 
 
@@ -212,20 +212,20 @@ def transition_matrix(
     """
     import xarray as xr
 
-    found: TransitionMatrix = sampler.transition_matrix(target, grid_of_points(target, grid), method=method, site=site)
+    matrix: TransitionMatrix = sampler.transition_matrix(target, grid_of_points(target, grid), method=method, site=site)
     pair = ("state", "next_state")
     return xr.DataArray(
-        found.probability,
+        matrix.probability,
         dims=pair,
-        coords={"decision": (pair, found.decision)},
+        coords={"decision": (pair, matrix.decision)},
         name="transition",
         attrs={
             "long_name": "transition probability",
             "units": "1",
-            "method": found.method,
-            "n_decisions": found.n_decisions,
-            "label": {"gaussian": HEURISTIC, "lattice": ONE_SIDED}.get(found.method, RIGOROUS),
-            "acceptance_error": math.nan if found.method == "gaussian" else found.error,
+            "method": matrix.method,
+            "n_decisions": matrix.n_decisions,
+            "label": {"gaussian": HEURISTIC, "lattice": ONE_SIDED}.get(matrix.method, RIGOROUS),
+            "acceptance_error": math.nan if matrix.method == "gaussian" else matrix.error,
         },
     )
 

@@ -120,17 +120,17 @@ def noisy_exchange_errors(
         name: ("state", (law.steps * np.abs(values)).sum(axis=1), {"long_name": text, "label": worth})
         for name, (values, worth, text) in losses.items()
     }
-    found = xr.Dataset(by_state, attrs={"lattice_error": law.error, "n_auxiliary": law.n_auxiliary})
+    errors = xr.Dataset(by_state, attrs={"lattice_error": law.error, "n_auxiliary": law.n_auxiliary})
     heuristic = constants is not None
     if constants:
-        found["factor"] = mitrophanov_factor(*constants)
+        errors["factor"] = mitrophanov_factor(*constants)
     else:
         matrix = transition_matrix(target, sampler.exact_limit(target), grid).to_numpy()
-        found["factor"] = bound_factors(*contractions(matrix, stationary_law(matrix), 500))["b5"]
+        errors["factor"] = bound_factors(*contractions(matrix, stationary_law(matrix), 500))["b5"]
     for name, loss in (("corollary_2_3", "mean_error"), ("theorem_bound", "lemma_3_1")):
-        worth = HEURISTIC if heuristic else found[loss].attrs["label"]
-        found[name] = ((), float(found["factor"] * found[loss].max()), {"label": worth})
-    return found
+        worth = HEURISTIC if heuristic else errors[loss].attrs["label"]
+        errors[name] = ((), float(errors["factor"] * errors[loss].max()), {"label": worth})
+    return errors
 
 
 class UniformBound(NamedTuple):

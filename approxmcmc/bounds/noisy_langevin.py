@@ -57,10 +57,10 @@ def law_of_the_mean(model: Any, n_auxiliary: float) -> tuple[np.ndarray, np.ndar
     if math.isinf(n_auxiliary):
         return (law @ values)[:, None], np.ones((len(law), 1))
     spacing = float(np.gcd.reduce(np.rint(values - values.min()).astype(np.int64)))
-    place = np.rint((values - values.min()) / spacing).astype(np.int64)
-    one = np.zeros((len(law), place.max() + 1))
-    one[:, place] = law
-    total = np.array([_power(row, int(n_auxiliary)) for row in one])
+    positions = np.rint((values - values.min()) / spacing).astype(np.int64)
+    law_of_one_draw = np.zeros((len(law), positions.max() + 1))
+    law_of_one_draw[:, positions] = law
+    total = np.array([_power(row, int(n_auxiliary)) for row in law_of_one_draw])
     return values.min() + spacing * np.arange(total.shape[1]) / n_auxiliary, total
 
 
@@ -112,13 +112,13 @@ def noisy_langevin_errors(target: Any, sampler: Any, grid: Any) -> "xr.Dataset":
     difference = means[None, :] - expected  # g - g^, shape (n, m)
     V = math.sqrt(variance) * np.abs(difference)
     largest = float(np.abs(model.statistics).max())
-    found = {
+    columns = {
         "delta": ("state", _distance_of_mixtures(0.5 * math.sqrt(variance) * difference, law), {"label": RIGOROUS}),
         "pinsker": ("state", 0.25 * (law * V).sum(axis=1), {"label": RIGOROUS}),
         "lemma_2_4": ("state", np.sqrt(0.5 * (law * np.expm1(0.25 * V**2)).sum(axis=1)), {"label": RIGOROUS}),
         "lemma_3_3": hoeffding_langevin_bound(n_auxiliary, variance, largest, dim=1),
     }
-    return xr.Dataset(found, attrs={"variance": variance, "largest_statistic": largest})
+    return xr.Dataset(columns, attrs={"variance": variance, "largest_statistic": largest})
 
 
 @naming_the_arguments
@@ -236,12 +236,12 @@ def langevin_matrix(target: Any, sampler: Any, grid: Any, *, ideal: bool = False
     means, law = law_of_the_mean(model, math.inf if ideal else n_auxiliary)
     gradient = model.observed[0] - means - theta[:, None] / scale**2  # (n, m)
     centre = theta[:, None] + 0.5 * variance * gradient
-    found = np.empty((len(theta), len(theta)))
+    matrix = np.empty((len(theta), len(theta)))
     for row, (points, weights) in enumerate(zip(centre, law, strict=True)):
         kept = weights > 1e-18
         density = np.exp(-0.5 * (theta[None, :] - points[kept, None]) ** 2 / variance)
-        found[row] = weights[kept] @ density
-    return found / found.sum(axis=1, keepdims=True)
+        matrix[row] = weights[kept] @ density
+    return matrix / matrix.sum(axis=1, keepdims=True)
 
 
 def _langevin(target: Any, sampler: Any, grid: Any) -> Any:
@@ -265,12 +265,12 @@ def _power(law: np.ndarray, count: int) -> np.ndarray:
 
 def _distance_of_mixtures(shifts: np.ndarray, law: np.ndarray) -> np.ndarray:
     """Return d_v of sum_k law_k N(shift_k, 1) and N(0, 1) for every row of `shifts` and `law` (n, m); shape (n,)."""
-    found = np.empty(len(law))
+    distances = np.empty(len(law))
     for row, (shift, weights) in enumerate(zip(shifts, law, strict=True)):
         kept = weights > 1e-15
         reach = max(REACH, float(np.abs(shift[kept]).max()) + REACH)
         x = np.linspace(-reach, reach, QUADRATURE)
         normal = np.exp(-0.5 * x**2)
         mixture = weights[kept] @ np.exp(-0.5 * (x[None, :] - shift[kept, None]) ** 2)
-        found[row] = 0.5 * np.abs(mixture - normal).sum() * (x[1] - x[0]) / math.sqrt(2.0 * math.pi)
-    return found
+        distances[row] = 0.5 * np.abs(mixture - normal).sum() * (x[1] - x[0]) / math.sqrt(2.0 * math.pi)
+    return distances

@@ -102,8 +102,8 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
     matrix = checked_matrix(T, "T")
     matrix_hat = checked_matrix(T_hat, "T_hat")
     if matrix.shape != matrix_hat.shape:
-        found = f"{len(matrix)} and {len(matrix_hat)} states"
-        raise InvalidInputError(f"T and T_hat must act on the same states; found {found}.")
+        sizes = f"{len(matrix)} and {len(matrix_hat)} states"
+        raise InvalidInputError(f"T and T_hat must act on the same states; found {sizes}.")
     now = now_hat = starts = _starts(start, len(matrix))
     law = stationary_law(matrix)
     one_step = row_distances(matrix, matrix_hat)
@@ -211,7 +211,7 @@ def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200
     log_law = draws.model.log_density()
     law = np.exp(log_law - log_law.max())
     steps = np.arange(n_steps + 1)
-    found = xr.Dataset(
+    differences = xr.Dataset(
         {
             "flip": ("state", flip, {"long_name": "probability that the two decisions differ", "units": "1"}),
             "mean": ("state", np.linalg.solve(np.eye(len(flip)) - together, np.ones(len(flip))), {"units": "steps"}),
@@ -222,5 +222,5 @@ def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200
         },
         coords={"step": steps},
     )
-    found.attrs = {"label": HEURISTIC if draws.error else RIGOROUS, "acceptance_error": draws.error}
-    return found
+    differences.attrs = {"label": HEURISTIC if draws.error else RIGOROUS, "acceptance_error": draws.error}
+    return differences

@@ -204,8 +204,8 @@ def exact(
     data["stationary"] = ("state", law)
     data["stationary_hat"] = ("state", law_hat)
     attrs = {"n_decisions": n_decisions, "label_matrices": _label_of_matrices(T, T_hat)}
-    found = xr.Dataset(data, coords={"k": np.arange(1, len(etas) + 1)}, attrs=attrs)
-    return _described(found)
+    bounds = xr.Dataset(data, coords={"k": np.arange(1, len(etas) + 1)}, attrs=attrs)
+    return _described(bounds)
 
 
 def bound_factors(
@@ -250,9 +250,9 @@ def _best_mitrophanov(etas: np.ndarray, distances: np.ndarray, forgets: np.ndarr
     """
     before = np.concatenate([[1.0], distances])
     best = math.inf
-    for place in forgets:
-        K = int(place) + 1
-        eta = float(etas[place])
+    for k in forgets:
+        K = int(k) + 1
+        eta = float(etas[k])
         if eta <= 0.0:
             return min(best, float(K))  # more steps have larger factors
         rho = eta ** (1.0 / K)
@@ -267,9 +267,9 @@ def _decision_error(T: Any, T_hat: Any) -> tuple[float | None, int]:
     If a matrix is a plain array, return None and 1.
     """
     coords = [getattr(matrix, "coords", {}) for matrix in (T, T_hat)]
-    if not all("decision" in found for found in coords):
+    if not all("decision" in coord for coord in coords):
         return None, 1
-    right, wrong = (np.asarray(found["decision"]) for found in coords)
+    right, wrong = (np.asarray(coord["decision"]) for coord in coords)
     largest = float(np.nanmax(np.abs(wrong - right), initial=0.0))
     return (largest if largest > ROUNDING else 0.0), int(T.attrs["n_decisions"])
 

@@ -146,9 +146,9 @@ def residual_range(
 
         def largest_of(lo: int, hi: int) -> np.ndarray:
             these = slice(lo, hi) if rows is None else rows[lo:hi]
-            here = expansion.around(center, units, these)
-            spread = np.sqrt(squared_lengths(here.directions))
-            moved = np.abs(expansion.shifts(here, numbers[lo:hi]))
+            block_of_rows = expansion.around(center, units, these)
+            spread = np.sqrt(squared_lengths(block_of_rows.directions))
+            moved = np.abs(expansion.shifts(block_of_rows, numbers[lo:hi]))
             moved[moved <= ROUNDING] = 0.0  # Taylor's own
             return np.array([(moved[:, 0] * spread).max(), (moved[:, 1] * spread**2).max(), spread.max()])
 
@@ -165,7 +165,7 @@ def residual_range(
 def changes_between(draws: np.ndarray, kernel: Any, constants: np.ndarray) -> np.ndarray:
     """Return the bound of the changes from each draw to the next; shape (draws - 1,)."""
     pairs = itertools.pairwise(draws)
-    return np.array([kernel(np.array(one), np.array(other), constants) for one, other in pairs])
+    return np.array([kernel(np.array(first), np.array(other), constants) for first, other in pairs])
 
 
 def expansion_bound(
@@ -199,20 +199,20 @@ def expansion_bound(
 
         def block(lo: int, hi: int) -> bool:
             these = named(slice(lo, hi))
-            here = expansion.around(center, units, these)
-            leverages = squared_lengths(here.directions)
-            shifts = expansion.shifts(here, numbers[lo:hi])
+            rows = expansion.around(center, units, these)
+            leverages = squared_lengths(rows.directions)
+            shifts = expansion.shifts(rows, numbers[lo:hi])
             spread = np.sqrt(leverages)
             shifts[(np.abs(shifts) <= ROUNDING) | (not averaged)] = 0.0  # Taylor's own
             for k, farthest in enumerate(places):
                 if order == 1:
-                    second = target.second_derivative_within(here.eta, these, spread * farthest)
-                    found = 0.5 * second * leverages + ROUNDING
+                    second = target.second_derivative_within(rows.eta, these, spread * farthest)
+                    rates_of_rows = 0.5 * second * leverages + ROUNDING
                 else:
-                    third = target.third_derivative_within(here.eta, these, spread * farthest)
-                    found = residual_rates(third, leverages, shifts)
+                    third = target.third_derivative_within(rows.eta, these, spread * farthest)
+                    rates_of_rows = residual_rates(third, leverages, shifts)
                 # This takes half of the memory, and is still a bound.
-                rates[k, lo:hi] = np.nextafter(found.astype(np.float32), np.float32(np.inf))
+                rates[k, lo:hi] = np.nextafter(rates_of_rows.astype(np.float32), np.float32(np.inf))
             return bool(shifts.any())
 
         return rates, any(list(over_blocks(block, len(numbers))))

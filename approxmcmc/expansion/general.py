@@ -93,11 +93,11 @@ def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callab
         for j in range(dim):
             monomials[1 + j] = theta[j] - center[0, j]
         if second_order:
-            place = 1 + dim
+            entry = 1 + dim
             for j in range(dim):
                 for k in range(j, dim):
-                    monomials[place] = monomials[1 + j] * monomials[1 + k]
-                    place += 1
+                    monomials[entry] = monomials[1 + j] * monomials[1 + k]
+                    entry += 1
         fitted = np.empty(hi - lo)
         linear_predictor(monomials, expansion, order, lo, hi, fitted)
         for i in range(hi - lo):
@@ -118,14 +118,14 @@ def make_add_residual_gradient(add_gradient: Callable[..., None], second_order: 
         add_gradient(theta, data[:-2], order, lo, hi, out)
         for where in range(lo, hi):
             row = expansion[datum_at(order, where)]
-            place = 1 + dim
+            entry = 1 + dim
             for j in range(dim):
                 out[j] -= row[1 + j]
                 if second_order:
                     for k in range(j, dim):  # gradient of H_jk delta_j delta_k, of half of it on the diagonal
-                        out[j] -= row[place] * (theta[k] - center[0, k])
-                        out[k] -= row[place] * (theta[j] - center[0, j])
-                        place += 1
+                        out[j] -= row[entry] * (theta[k] - center[0, k])
+                        out[k] -= row[entry] * (theta[j] - center[0, j])
+                        entry += 1
 
     return add_residual_gradient
 
@@ -162,14 +162,14 @@ class GeneralExpansion(Expansion):
 
     def _bind_gradients(self) -> Any:
         try:
-            known = self.target.compile_gradient() if isinstance(self.target, DifferentiableTarget) else None
+            gradient = self.target.compile_gradient() if isinstance(self.target, DifferentiableTarget) else None
         except IncompatibleError:
-            known = None
-        if known is None:
+            gradient = None
+        if gradient is None:
             return None
-        self.add_gradient, self.add_prior_gradient, self.gradient_data = known[:3]
-        signature = nb.void(VECTOR, type_of(known.data), nb.int64, nb.int64, INDICES, MATRIX)
-        return bind(make_gradients, known.add_gradient, signature=signature)
+        self.add_gradient, self.add_prior_gradient, self.gradient_data = gradient[:3]
+        signature = nb.void(VECTOR, type_of(gradient.data), nb.int64, nb.int64, INDICES, MATRIX)
+        return bind(make_gradients, gradient.add_gradient, signature=signature)
 
     def of_rows(self, rows: np.ndarray) -> Self:
         """Return the expansion of the terms of a sample of rows; its sums are scaled to all rows."""
@@ -205,9 +205,9 @@ class GeneralExpansion(Expansion):
     def at(self, theta: np.ndarray) -> Quadratic:
         """Return value, gradient and Hessian of the log-likelihood at theta."""
         if self.order == 2 and self.gradients is not None:
-            here = self._total(theta)
-            if all(np.isfinite(part).all() for part in here):
-                return here  # if not finite, the rows below show which datum is the cause
+            quadratic = self._total(theta)
+            if all(np.isfinite(part).all() for part in quadratic):
+                return quadratic  # if not finite, the rows below show which datum is the cause
         return self._by_rows(theta, np.empty((0, self.columns)))
 
     def expand(self, theta: np.ndarray, out: np.ndarray) -> Quadratic:
@@ -256,10 +256,10 @@ class GeneralExpansion(Expansion):
             hessian[j] = self._bend(theta, j, step)
             # Differences of gradients are much less accurate with a step that is too long than with one that is too
             # short: with a rare category, a typical term bends on a scale beyond which its few rows are straight.
-            wanted = RELATIVE_STEP * np.sqrt(self.compiled.n_obs / max(abs(hessian[j, j]), 1e-300))
-            if np.isfinite(wanted) and wanted < 1e100 and not SHORTEST * wanted < step < 10.0 * wanted:
-                step = wanted
-                hessian[j] = self._bend(theta, j, wanted)
+            usual_step = RELATIVE_STEP * np.sqrt(self.compiled.n_obs / max(abs(hessian[j, j]), 1e-300))
+            if np.isfinite(usual_step) and usual_step < 1e100 and not SHORTEST * usual_step < step < 10.0 * usual_step:
+                step = usual_step
+                hessian[j] = self._bend(theta, j, usual_step)
             self._known_steps[j] = step
         return Quadratic(self.log_likelihood(theta), self.gradient(theta), 0.5 * (hessian + hessian.T))
 
@@ -310,13 +310,13 @@ class GeneralExpansion(Expansion):
             out[:, 1 + i] = (up - down) / (2.0 * steps[i])
         if self.order == 1:
             return
-        for place, (j, k) in enumerate(zip(*self.upper, strict=True), 1 + self.dim):
+        for column, (j, k) in enumerate(zip(*self.upper, strict=True), 1 + self.dim):
             if j == k:
-                out[:, place] = (ends[j][0] - 2.0 * middle + ends[j][1]) / (2.0 * steps[j] ** 2)
+                out[:, column] = (ends[j][0] - 2.0 * middle + ends[j][1]) / (2.0 * steps[j] ** 2)
                 continue
             both = shifts[j] + shifts[k]  # f(j + k) + f(-j - k) less the pure parts is 2 h_j h_k H_jk
             corners = self._values(theta + both, lo, hi) + self._values(theta - both, lo, hi) + 2.0 * middle
-            out[:, place] = (corners - sum(ends[j]) - sum(ends[k])) / (2.0 * steps[j] * steps[k])
+            out[:, column] = (corners - sum(ends[j]) - sum(ends[k])) / (2.0 * steps[j] * steps[k])
 
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool

@@ -66,8 +66,8 @@ def rows_that_pay(seen: Survey) -> np.ndarray:
     total = seen.variances
 
     def reads(n_light: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        wanted = np.maximum(FEWEST_READS * (n_light > 0), 2.0 * n_light * variance / TOLERATED**2)
-        return np.minimum(wanted, n_rows)
+        n_reads = np.maximum(FEWEST_READS * (n_light > 0), 2.0 * n_light * variance / TOLERATED**2)
+        return np.minimum(n_reads, n_rows)
 
     nothing = READ_COST * float(reads(np.array(n_rows), np.array(total)))
     largest = int((nothing - READ_COST * min(FEWEST_READS, n_rows)) / INFLUENTIAL_COST)  # more rows cost more than none

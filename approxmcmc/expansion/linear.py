@@ -113,10 +113,10 @@ class RowFunctions:
 def _make_terms(loglik_eta: Callable[[float, float], float]) -> Callable[..., None]:
     def terms(eta: np.ndarray, y: np.ndarray, out: np.ndarray) -> None:
         for k in range(eta.shape[0]):
-            here = eta[k]
-            found = out[k]
-            for i in range(here.shape[0]):
-                found[i] = loglik_eta(here[i], y[i])
+            predictor = eta[k]
+            values = out[k]
+            for i in range(predictor.shape[0]):
+                values[i] = loglik_eta(predictor[i], y[i])
 
     return terms
 
@@ -124,11 +124,11 @@ def _make_terms(loglik_eta: Callable[[float, float], float]) -> Callable[..., No
 def _make_derivatives(derivatives_eta: Callable[[float, float], tuple[float, float]]) -> Callable[..., None]:
     def derivatives(eta: np.ndarray, y: np.ndarray, first: np.ndarray, second: np.ndarray) -> None:
         for k in range(eta.shape[0]):
-            here = eta[k]
+            predictor = eta[k]
             slopes = first[k]
             bends = second[k]
-            for i in range(here.shape[0]):
-                slopes[i], bends[i] = derivatives_eta(here[i], y[i])
+            for i in range(predictor.shape[0]):
+                slopes[i], bends[i] = derivatives_eta(predictor[i], y[i])
 
     return derivatives
 
@@ -310,10 +310,10 @@ def make_add_residual_gradient(derivatives_eta: Callable[[float, float], tuple[f
         X, y, expansion = data
         eta = np.empty(hi - lo)
         linear_predictor(theta, X, order, lo, hi, eta)
-        for place in range(lo, hi):
-            row = datum_at(order, place)
-            slope = derivatives_eta(eta[place - lo], y[row])[0]
-            slope -= expansion[row, 0] + 2.0 * eta[place - lo] * expansion[row, 1]
+        for position in range(lo, hi):
+            row = datum_at(order, position)
+            slope = derivatives_eta(eta[position - lo], y[row])[0]
+            slope -= expansion[row, 0] + 2.0 * eta[position - lo] * expansion[row, 1]
             for j in range(theta.shape[0]):
                 out[j] += slope * X[row, j]
 
@@ -341,10 +341,10 @@ def _unpacked(sums: np.ndarray, dim: int) -> Quadratic:
     return Quadratic(float(sums[0]), sums[1 : 1 + dim], 0.5 * (hessian + hessian.T))
 
 
-def _without_constant(here: Quadratic, center: np.ndarray) -> Quadratic:
+def _without_constant(quadratic: Quadratic, center: np.ndarray) -> Quadratic:
     """Return `here` with the sum of eta (a_i + b_i eta) at `center` as its value, so that the constant is left out."""
-    value = here.gradient @ center - 0.5 * center @ here.hessian @ center
-    return here._replace(value=float(value))
+    value = quadratic.gradient @ center - 0.5 * center @ quadratic.hessian @ center
+    return quadratic._replace(value=float(value))
 
 
 class RowsAround(NamedTuple):
@@ -403,18 +403,18 @@ class LinearExpansion(Expansion):
             sums = np.zeros(3 + dim + dim * dim)
             longest = 0.0
             scaled = np.empty((MOST_AT_ONCE, dim))
-            for here in pieces(lo, hi, dim):
-                rows, y = self._read(here)
+            for piece in pieces(lo, hi, dim):
+                rows, y = self._read(piece)
                 eta = times(rows, theta)
                 value = self.functions.terms(eta, y)
                 slopes, bends = self.functions.derivatives(eta, y)
                 bends *= self.order == 2
                 sums[2:] += add_up(rows, value, slopes, bends, scaled)
                 if not np.isfinite(sums).all():
-                    check_finite(np.column_stack([value, slopes, bends]), self.first_row + here.start, theta)
+                    check_finite(np.column_stack([value, slopes, bends]), self.first_row + piece.start, theta)
                 if len(out):
-                    out[here, 0] = slopes - bends * eta
-                    out[here, 1] = 0.5 * bends
+                    out[piece, 0] = slopes - bends * eta
+                    out[piece, 1] = 0.5 * bends
                     lengths = squared_lengths(rows)
                     longest = max(longest, float(lengths.max()))
                     cubes = lengths * np.sqrt(lengths)
@@ -424,9 +424,9 @@ class LinearExpansion(Expansion):
         found = sum_over_blocks(block, len(self.y))
         return found._replace(sums=self.weight * found.sums)
 
-    def _read(self, here: Any) -> tuple[np.ndarray, np.ndarray]:
+    def _read(self, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the rows `here` in float64, as products need one type and sums all digits, and their responses."""
-        return np.asarray(self.X[here], np.float64), np.asarray(self.y[here])
+        return np.asarray(self.X[rows], np.float64), np.asarray(self.y[rows])
 
     def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> Survey | None:
         """Return the survey of Taylor's quadratics if bounds prove that every row is light, in one cheap pass.
@@ -440,11 +440,11 @@ class LinearExpansion(Expansion):
         scale = self.target.scalar.predictor_scale
         if bound is None or scale is None or self.order != 2:
             return None
-        found = self._pass(law.mode, out=out)
-        (cubes, sixths), total = np.split(found.sums, [2])
+        quadratic = self._pass(law.mode, out=out)
+        (cubes, sixths), total = np.split(quadratic.sums, [2])
         widest = float(np.linalg.eigvalsh(law.cov)[-1])
         each = float(np.sqrt(15.0) * bound * widest**1.5 / 6.0)
-        if each * cubes > largest or widest * found.longest > LARGEST_LEVERAGE * scale**2:
+        if each * cubes > largest or widest * quadratic.longest > LARGEST_LEVERAGE * scale**2:
             return None
         light = np.zeros(len(out), dtype=bool)
         quadratics = _without_constant(_unpacked(total, len(law.mode)), law.mode)
@@ -465,9 +465,9 @@ class LinearExpansion(Expansion):
         reach = REACH_ALONE if self.target.scalar.predictor_scale is None else REACH_OF_FEW
 
         def spreads() -> np.ndarray:
-            found = np.empty(n_rows)
-            self._look(law, averaged, reach, numbers=np.empty_like(out), spreads=found, walls=np.empty_like(walls))
-            return found
+            deviations = np.empty(n_rows)
+            self._look(law, averaged, reach, numbers=np.empty_like(out), spreads=deviations, walls=np.empty_like(walls))
+            return deviations
 
         walls = np.empty(n_rows, dtype=bool)
         found = self._look(law, averaged, reach, numbers=out, spreads=np.empty(0), walls=walls)
@@ -507,19 +507,19 @@ class LinearExpansion(Expansion):
         def block(lo: int, hi: int) -> np.ndarray:
             total = np.zeros(2 + len(draws) + 1 + dim + dim * dim)
             scaled = np.empty((MOST_AT_ONCE, dim))
-            for here in pieces(lo, hi, dim):
-                rows, y = self._read(here)
+            for piece in pieces(lo, hi, dim):
+                rows, y = self._read(piece)
                 found = look(rows, y, self.functions, about)
                 bends = 2.0 * found.half
                 sums = add_up(rows, found.value, found.first, bends, scaled)
                 if not np.isfinite(sums).all():
                     rows_of_expansion = np.column_stack([found.value, found.first, bends])
-                    check_finite(rows_of_expansion, self.first_row + here.start, center)
-                numbers[here, 0] = found.first - bends * found.eta
-                numbers[here, 1] = found.half
-                walls[here] = found.wall
+                    check_finite(rows_of_expansion, self.first_row + piece.start, center)
+                numbers[piece, 0] = found.first - bends * found.eta
+                numbers[piece, 1] = found.half
+                walls[piece] = found.wall
                 if len(spreads):
-                    spreads[here] = found.spread
+                    spreads[piece] = found.spread
                 together = found.spread.sum(), np.square(found.spread).sum()
                 total += np.concatenate([together, found.left.sum(axis=1), sums])
             return total
@@ -535,8 +535,8 @@ class LinearExpansion(Expansion):
     @over_all_rows
     def _write_terms(self, draws: np.ndarray, *, out: np.ndarray) -> int:
         def block(lo: int, hi: int) -> int:
-            here = slice(lo, hi)
-            out[here] = self.functions.terms(self._predictors(here, draws), self.y[here]).T
+            rows = slice(lo, hi)
+            out[rows] = self.functions.terms(self._predictors(rows, draws), self.y[rows]).T
             return hi - lo
 
         return sum_over_blocks(block, len(self.y))
@@ -554,11 +554,11 @@ class LinearExpansion(Expansion):
         dim = len(center)
 
         def block(lo: int, hi: int) -> np.ndarray:
-            some = np.asarray(X[rows[lo:hi]])
+            block_of_X = np.asarray(X[rows[lo:hi]])
             slope, bend = numbers[rows[lo:hi]].T
-            eta = some @ center
-            gradient = (slope + 2.0 * bend * eta) @ some
-            hessian = (some * (2.0 * bend[:, None])).T @ some
+            eta = block_of_X @ center
+            gradient = (slope + 2.0 * bend * eta) @ block_of_X
+            hessian = (block_of_X * (2.0 * bend[:, None])).T @ block_of_X
             return np.concatenate([[0.0], gradient, hessian.ravel()])
 
         sums = sum_over_blocks(block, len(rows)) if len(rows) else np.zeros(1 + dim + dim * dim)
@@ -566,10 +566,10 @@ class LinearExpansion(Expansion):
 
     def around(self, center: np.ndarray, cholesky: np.ndarray, rows: Any) -> RowsAround:
         """Return predictors, directions and derivatives of some rows at `center`, in units of L = `cholesky`."""
-        some, y = self._read(rows)
-        eta = times(some, center)
+        X, y = self._read(rows)
+        eta = times(X, center)
         first, second = self.functions.derivatives(eta, y)
-        return RowsAround(eta, times(some, cholesky), first, second)
+        return RowsAround(eta, times(X, cholesky), first, second)
 
     def derivatives(self, eta: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the first two derivatives of the terms of some rows at predictors `eta` (rows,)."""

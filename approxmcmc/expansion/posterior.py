@@ -61,9 +61,9 @@ class Posterior:
 
     def of_rows(self, rows: np.ndarray) -> "Posterior":
         """Return the log posterior with the log-likelihood estimated from the rows with these indices."""
-        some = copy.copy(self)
-        some.expansion = self.expansion.of_rows(rows)
-        return some
+        posterior = copy.copy(self)
+        posterior.expansion = self.expansion.of_rows(rows)
+        return posterior
 
     def at(self, theta: np.ndarray) -> Quadratic:
         """Return value, gradient and Hessian of the log posterior at theta."""

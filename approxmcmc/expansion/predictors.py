@@ -88,10 +88,10 @@ class PredictorExpansion(Expansion):
     def _fill(self, theta: np.ndarray, lo: int, hi: int, numbers: np.ndarray) -> None:
         """Write the rows lo ... hi - 1 of the expansion at theta to `numbers`; raise if one is not finite."""
         eta = self.design.eta(theta, self._where(lo, hi))
-        found = np.empty((hi - lo, self.columns - self.K))
-        self._expand(eta, self.target.responses, self.rows, lo, hi, found)
+        derivatives = np.empty((hi - lo, self.columns - self.K))
+        self._expand(eta, self.target.responses, self.rows, lo, hi, derivatives)
         numbers[:, : self.K] = eta.T
-        numbers[:, self.K :] = found
+        numbers[:, self.K :] = derivatives
         check_finite(numbers, self.first_row + lo, theta)
         bends = numbers[:, 2 * self.K + 1 :]
         bends[:, self.upper[0] == self.upper[1]] *= 0.5
@@ -116,9 +116,9 @@ class PredictorExpansion(Expansion):
 
     def derivatives(self, eta: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the first two derivatives of the terms of some rows with one predictor, at `eta` (rows,)."""
-        found = np.empty((len(eta), self.columns - self.K))
-        self._expand(np.ascontiguousarray(eta)[None], self.target.responses_of(rows), ALL_ROWS, 0, len(found), found)
-        return found[:, 1].copy(), found[:, 2].copy()
+        values = np.empty((len(eta), self.columns - self.K))
+        self._expand(np.ascontiguousarray(eta)[None], self.target.responses_of(rows), ALL_ROWS, 0, len(values), values)
+        return values[:, 1].copy(), values[:, 2].copy()
 
     def shifts(self, here: RowsAround, numbers: np.ndarray) -> np.ndarray:
         """Return by how much slope and bend of rows differ from Taylor's; `numbers` holds their (eta, f, g, H / 2)."""
@@ -163,19 +163,19 @@ class PredictorExpansion(Expansion):
         """Expand every row at `center`; fill `numbers` (the expansion), `left` (residuals at `draws`), and `walls`."""
 
         def block(lo: int, hi: int) -> Quadratic:
-            here = numbers[lo:hi]
+            block_of_numbers = numbers[lo:hi]
             rows = self._where(lo, hi)
-            self._fill(center, lo, hi, here)
+            self._fill(center, lo, hi, block_of_numbers)
             moves = self.design.times((draws - center).T, rows)
-            left[lo:hi] = self._left(here, moves, lo, hi)
+            left[lo:hi] = self._left(block_of_numbers, moves, lo, hi)
             covariances = self.design.covariances(cholesky, rows)
             values, axes = np.linalg.eigh(covariances)
             reach = REACH * np.moveaxis(axes * np.sqrt(np.maximum(values, 0.0))[:, None, :], 0, 1)
-            far = self._left(here, np.concatenate([reach, -reach], axis=2), lo, hi)
+            far = self._left(block_of_numbers, np.concatenate([reach, -reach], axis=2), lo, hi)
             walls[lo:hi] = ~(np.abs(far) <= FARTHEST).all(axis=1)
             if averaged:
-                self._average(here, moves[0], covariances[:, 0, 0], left[lo:hi], walls[lo:hi], lo)
-            return self._sum(here, rows)
+                self._average(block_of_numbers, moves[0], covariances[:, 0, 0], left[lo:hi], walls[lo:hi], lo)
+            return self._sum(block_of_numbers, rows)
 
         return sum_over_blocks(block, self.n_rows, self.design.rows_at_a_time)
 
@@ -194,12 +194,12 @@ class PredictorExpansion(Expansion):
         draws) are the residuals at predictors `moves` (rows, draws) away, and are replaced, too.
         """
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        found = np.empty((len(numbers), self.columns - self.K))
+        averages = np.empty((len(numbers), self.columns - self.K))
         mean = np.zeros((len(numbers), 2))
         for node, weight in zip(nodes, weights / weights.sum(), strict=True):
             eta = np.ascontiguousarray(numbers[:, 0] + np.sqrt(variances) * node)
-            self._expand(eta[None], self.target.responses, self.rows, lo, lo + len(numbers), found)
-            mean += weight * found[:, 1:]
+            self._expand(eta[None], self.target.responses, self.rows, lo, lo + len(numbers), averages)
+            mean += weight * averages[:, 1:]
         slope = mean[:, 0]
         half = 0.5 * mean[:, 1]
         other = left + moves * ((numbers[:, 2] - slope)[:, None] + moves * (numbers[:, 3] - half)[:, None])
@@ -216,8 +216,8 @@ class PredictorExpansion(Expansion):
         K = self.K
         left = self._terms_at(numbers[:, :K].T[:, :, None] + delta, lo, hi)
         left -= numbers[:, K, None] + np.einsum("rk,krj->rj", numbers[:, K + 1 : 2 * K + 1], delta)
-        for place, (k, m) in enumerate(zip(*self.upper, strict=True), 2 * K + 1):
-            left -= numbers[:, place, None] * delta[k] * delta[m]
+        for column, (k, m) in enumerate(zip(*self.upper, strict=True), 2 * K + 1):
+            left -= numbers[:, column, None] * delta[k] * delta[m]
         return left
 
     @over_all_rows

@@ -123,9 +123,9 @@ class Landscape:
                 if not np.isfinite(value):
                     return -np.inf, slope
                 if expansion.is_closed or not isinstance(expansion, GeneralExpansion):
-                    here = expansion.at(theta)
-                    value = value + here.value
-                    slope = here.gradient
+                    quadratic = expansion.at(theta)
+                    value = value + quadratic.value
+                    slope = quadratic.gradient
                 else:
                     value = value + expansion.log_likelihood(theta)
                     slope = expansion.gradient(theta) if wants_slope else slope

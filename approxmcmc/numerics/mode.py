@@ -128,8 +128,10 @@ def find_mode(
     if found is None:
         theta = _climb(posterior, theta, tolerance)
         found = newton(posterior, theta, tolerance, max_passes, progress)
-    theta, here, decrement = found
-    return Mode(theta, here.value, -here.hessian, decrement, posterior.expansion.passes, time.perf_counter() - began)
+    theta, quadratic, decrement = found
+    return Mode(
+        theta, quadratic.value, -quadratic.hessian, decrement, posterior.expansion.passes, time.perf_counter() - began
+    )
 
 
 def _check_target(target: Any, who: str) -> None:
@@ -164,8 +166,8 @@ def laplace(
     _check_target(target, "laplace")
     if start is None and target.known_law is not None:
         return target.known_law  # type: ignore[no-any-return]  # a role does not know the class
-    found = find_mode(target, start=start, tolerance=tolerance, max_passes=max_passes, progress=progress)
-    return Laplace(found.theta, inverse(found.precision), found.decrement, found.passes, found.seconds)
+    mode = find_mode(target, start=start, tolerance=tolerance, max_passes=max_passes, progress=progress)
+    return Laplace(mode.theta, inverse(mode.precision), mode.decrement, mode.passes, mode.seconds)
 
 
 def _passes_for_a_step(posterior: Posterior) -> int:
@@ -183,18 +185,18 @@ def _mode_of_some_rows(posterior: Posterior, theta: np.ndarray) -> Guess | None:
     The log-likelihood of the sample is scaled to all rows.
     """
     n_obs = posterior.target.n_obs
-    wanted = max(FEWEST, FOR_EACH * theta.size, int(SHARE * n_obs))
-    if wanted > LARGEST_SHARE * n_obs:
+    n_rows = max(FEWEST, FOR_EACH * theta.size, int(SHARE * n_obs))
+    if n_rows > LARGEST_SHARE * n_obs:
         return None
-    rows = np.sort(np.random.default_rng(0).choice(n_obs, wanted, replace=False, shuffle=False))  # for set-up only
-    some = posterior.of_rows(rows)
-    off = np.sqrt(n_obs / wanted)
+    rows = np.sort(np.random.default_rng(0).choice(n_obs, n_rows, replace=False, shuffle=False))  # for set-up only
+    posterior_of_rows = posterior.of_rows(rows)
+    off = np.sqrt(n_obs / n_rows)
     try:
-        near = _climb(some, theta, off)
-        theta, here, _ = newton(some, near, off, 20 * _passes_for_a_step(some), None)
+        near = _climb(posterior_of_rows, theta, off)
+        theta, quadratic, _ = newton(posterior_of_rows, near, off, 20 * _passes_for_a_step(posterior_of_rows), None)
     except (InvalidInputError, NotFiniteError):
         return None
-    return Guess(theta, -here.hessian, float(off * np.sqrt(theta.size)))
+    return Guess(theta, -quadratic.hessian, float(off * np.sqrt(theta.size)))
 
 
 def _climb_from_guess(
@@ -250,8 +252,8 @@ def _climb(posterior: Posterior, theta: np.ndarray, tolerance: float, cov: np.nd
     # Largest gradient of the log density / n_obs at the end: 1e-6 is enough for Newton's steps to finish, and the least
     # for gradients by differences. With the target's gradient, a few more steps here save a Hessian later.
     smallest = 1e-6 if expansion.gradients is None else np.clip(0.1 * tolerance / np.sqrt(n_obs), 1e-8, 1e-6)
-    known = {} if cov is None else {"hess_inv0": cov * n_obs}
-    options = {"gtol": float(smallest), "maxiter": 50 + 20 * theta.size, **known}
-    found = minimize(objective, theta, jac=slope, method="BFGS", options=options)
+    options_of_start = {} if cov is None else {"hess_inv0": cov * n_obs}
+    options = {"gtol": float(smallest), "maxiter": 50 + 20 * theta.size, **options_of_start}
+    result = minimize(objective, theta, jac=slope, method="BFGS", options=options)
     expansion.forget_steps()
-    return np.asarray(found.x)
+    return np.asarray(result.x)

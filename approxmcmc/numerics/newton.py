@@ -33,25 +33,27 @@ def newton(
     Raise `InvalidInputError` if there is no mode, if the search takes more than `max_passes`, or if the decrement at
     the start is above `farthest`.
     """
-    here = posterior.at(theta)
+    quadratic = posterior.at(theta)
     decrement = np.inf
     while posterior.expansion.passes <= max_passes:
-        bends_down = is_positive_definite(-here.hessian)
-        step = _step(-here.hessian, here.gradient, bends_down)
-        decrement = float(np.sqrt(here.gradient @ step))
+        bends_down = is_positive_definite(-quadratic.hessian)
+        step = _step(-quadratic.hessian, quadratic.gradient, bends_down)
+        decrement = float(np.sqrt(quadratic.gradient @ step))
         if progress is not None:
             progress(posterior.expansion.passes, decrement)
         arrived = np.max(np.abs(step) / (1.0 + np.abs(theta))) < RUNAWAY
         if decrement < tolerance and arrived:
             if bends_down:
-                return theta, here, decrement
+                return theta, quadratic, decrement
             break
-        moved = _line_search(posterior, theta, here, step, decrement, max_passes) if decrement <= farthest else None
+        moved = (
+            _line_search(posterior, theta, quadratic, step, decrement, max_passes) if decrement <= farthest else None
+        )
         if moved is None:
             break
         farthest = np.inf
-        theta, here = moved
-    shape = "bends down" if is_positive_definite(-here.hessian) else "is flat or bends up"
+        theta, quadratic = moved
+    shape = "bends down" if is_positive_definite(-quadratic.hessian) else "is flat or bends up"
     raise InvalidInputError(
         f"find_mode: no mode of {posterior.target!r} after {posterior.expansion.passes} passes over the data: "
         f"{decrement:.3g} posterior standard deviations are left, the largest parameter is {np.abs(theta).max():.3g}, "
@@ -76,21 +78,21 @@ def _step(precision: np.ndarray, gradient: np.ndarray, bends_down: bool) -> np.n
 
 
 def _line_search(
-    posterior: Posterior, theta: np.ndarray, here: Quadratic, step: np.ndarray, decrement: float, max_passes: int
+    posterior: Posterior, theta: np.ndarray, quadratic: Quadratic, step: np.ndarray, decrement: float, max_passes: int
 ) -> tuple[np.ndarray, Quadratic] | None:
     """Return theta + t step, and the expansion there, for the first t of 1, 1/2, 1/4, ... that raises the density.
 
     The log density must rise by at least 1e-4 of what the slope predicts. None if it does not within 40 halvings or
     `max_passes`.
     """
-    rounding = 1e-13 * abs(here.value)
+    rounding = 1e-13 * abs(quadratic.value)
     for halving in range(40):
         t = 0.5**halving
         try:
             there = posterior.at(theta + t * step)
         except NotFiniteError:
             continue  # over the edge of the support
-        if there.value >= here.value + 1e-4 * t * decrement**2 - rounding:
+        if there.value >= quadratic.value + 1e-4 * t * decrement**2 - rounding:
             return theta + t * step, there
         if posterior.expansion.passes > max_passes:
             break

@@ -69,19 +69,19 @@ class SparseNormal(Component):
     def factor(self) -> SparseFactor:
         """The sparse factor of P."""
         try:
-            found = sparse_factor(self.precision)
+            factor = sparse_factor(self.precision)
         except np.linalg.LinAlgError:
             raise InvalidInputError("SparseNormal: the precision must be positive definite") from None
-        if found is None:
+        if factor is None:
             raise InvalidInputError("SparseNormal: the precision is hardly sparse; take a Laplace with its inverse")
-        return found
+        return factor
 
     @property
     def precision(self) -> np.ndarray:
         """P; shape (dim, dim)."""
-        found = np.zeros((self.mode.size, self.mode.size))
-        found[self.rows, self.columns] = found[self.columns, self.rows] = self.values
-        return found
+        precision = np.zeros((self.mode.size, self.mode.size))
+        precision[self.rows, self.columns] = precision[self.columns, self.rows] = self.values
+        return precision
 
     @functools.cached_property
     def cov(self) -> np.ndarray:

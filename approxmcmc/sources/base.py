@@ -81,10 +81,10 @@ class DataSource(abc.ABC):
     @property
     def dtype(self) -> np.dtype:
         """Type of the rows: float32, float64 or int64."""
-        found = np.result_type(*self._types()) if self._wanted is None else self._wanted
-        if found.kind in "iub":
+        common = np.result_type(*self._types()) if self._wanted is None else self._wanted
+        if common.kind in "iub":
             return np.dtype(np.int64)
-        return np.dtype(np.float32 if found.itemsize <= 4 else np.float64)
+        return np.dtype(np.float32 if common.itemsize <= 4 else np.float64)
 
     @property
     def nbytes(self) -> int:
@@ -97,12 +97,12 @@ class DataSource(abc.ABC):
 
     def __getitem__(self, names: str | Sequence[str]) -> Self:
         """Return a source of one column, or of a table of several; raise if a name is unknown."""
-        wanted = (names,) if isinstance(names, str) else tuple(names)
-        unknown = [name for name in wanted if name not in self.columns]
-        if unknown or not wanted:
-            raise InvalidInputError(f"{self!r}: no columns {unknown or wanted}; there are {list(self.columns)}")
+        columns = (names,) if isinstance(names, str) else tuple(names)
+        unknown = [name for name in columns if name not in self.columns]
+        if unknown or not columns:
+            raise InvalidInputError(f"{self!r}: no columns {unknown or columns}; there are {list(self.columns)}")
         chosen = copy.copy(self)
-        chosen.columns = wanted
+        chosen.columns = columns
         chosen.is_vector = isinstance(names, str)
         return chosen
 
@@ -134,29 +134,29 @@ class DataSource(abc.ABC):
             bare.ones = None
             rows = bare.read(block)
             return np.concatenate([np.ones((len(rows), 1), rows.dtype), rows], axis=1)
-        found = np.asarray(self._read(block))
-        if found.dtype.kind == "u" and found.size and found.max() > LARGEST:
+        array = np.asarray(self._read(block))
+        if array.dtype.kind == "u" and array.size and array.max() > LARGEST:
             raise InvalidInputError(
-                f"{self!r}: integers must be at most {LARGEST}, the largest int64; block {block} holds {found.max()}. "
+                f"{self!r}: integers must be at most {LARGEST}, the largest int64; block {block} holds {array.max()}. "
                 "Store the column as float64"
             )
         expected = int(self.offsets[block + 1] - self.offsets[block])
-        if found.shape != (expected, len(self.columns)):
+        if array.shape != (expected, len(self.columns)):
             raise InvalidInputError(
-                f"{self!r}: block {block} needs shape {(expected, len(self.columns))}, found {found.shape}; the data "
+                f"{self!r}: block {block} needs shape {(expected, len(self.columns))}, found {array.shape}; the data "
                 "have changed since the source was opened: open it again"
             )
-        if self.dtype.kind == "i" and found.dtype.kind == "f":
+        if self.dtype.kind == "i" and array.dtype.kind == "f":
             raise InvalidInputError(
                 f"{self!r}: block {block} has missing values in a column of integers; drop or impute these rows"
             )
-        return np.ascontiguousarray(found[:, 0] if self.is_vector else found, dtype=self.dtype)
+        return np.ascontiguousarray(array[:, 0] if self.is_vector else array, dtype=self.dtype)
 
     def rows(self, lo: int, hi: int) -> np.ndarray:
         """Return the rows lo ... hi - 1, in memory, from the blocks that contain them."""
         first, last = np.searchsorted(self.offsets, [lo, hi - 1], side="right") - 1
-        found = np.concatenate([self.read(block) for block in range(first, last + 1)])
-        return found[lo - self.offsets[first] : hi - self.offsets[first]]
+        blocks = np.concatenate([self.read(block) for block in range(first, last + 1)])
+        return blocks[lo - self.offsets[first] : hi - self.offsets[first]]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """Return the rows as an array mapped from the local file; the first call writes that file."""
@@ -190,7 +190,7 @@ def column_names(given: Sequence[str] | None, width: int, *, who: str) -> tuple[
 
 def check_numbers(types: Mapping[str, np.dtype], *, who: str) -> None:
     """Raise if a type is not numeric; `types` are the types of columns by name."""
-    wrong = {name: str(found) for name, found in types.items() if found.kind not in "fiub"}
+    wrong = {name: str(dtype) for name, dtype in types.items() if dtype.kind not in "fiub"}
     if wrong:
         raise InvalidInputError(f"{who}: columns must hold numbers, categories or text, found {wrong}; leave these out")
 

@@ -200,14 +200,14 @@ class DaskFrame(DataSource):
         coded = [name for name in self.columns if name != self.ones and self._is_coded(name)]
         for name in coded:
             if name not in self._labels:
-                known = self._frame[self._keys[name]].astype("category").cat.as_known()
-                labels = known.cat.categories
+                categorical = self._frame[self._keys[name]].astype("category").cat.as_known()
+                labels = categorical.cat.categories
                 self._labels[name] = tuple(labels if self._is_ordered(name) else sorted(labels))
         return {name: self._labels[name] for name in coded}
 
     def _is_coded(self, name: str) -> bool:
-        found = self._frame.dtypes[self._keys[name]]
-        return not isinstance(found, np.dtype) and found.name in ("category", "string", "str")
+        dtype = self._frame.dtypes[self._keys[name]]
+        return not isinstance(dtype, np.dtype) and dtype.name in ("category", "string", "str")
 
     def _is_ordered(self, name: str) -> bool:
         """Return whether Dask knows the labels, and so their order; unknown labels are sorted."""
@@ -217,12 +217,12 @@ class DaskFrame(DataSource):
     def _types(self) -> Sequence[np.dtype]:
         types = {}
         for name in self.columns:
-            found = np.dtype(np.int8) if name == self.ones else self._frame.dtypes[self._keys[name]]
+            dtype = np.dtype(np.int8) if name == self.ones else self._frame.dtypes[self._keys[name]]
             if name != self.ones and self._is_coded(name):
-                found = np.dtype(np.int64)
-            types[name] = getattr(found, "numpy_dtype", found)  # for pandas' types with missing values
-        check_numbers({name: np.dtype(found) for name, found in types.items()}, who="DaskFrame")
-        return [np.dtype(found) for found in types.values()]
+                dtype = np.dtype(np.int64)
+            types[name] = getattr(dtype, "numpy_dtype", dtype)  # for pandas' types with missing values
+        check_numbers({name: np.dtype(dtype) for name, dtype in types.items()}, who="DaskFrame")
+        return [np.dtype(dtype) for dtype in types.values()]
 
     def _read(self, block: int) -> np.ndarray:
         self._types()

@@ -55,8 +55,8 @@ class ParquetFolder(DataSource):
         self.schema = data.schema
         self.columns = column_names(data.schema.names, len(data.schema), who="ParquetFolder")
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        known = data.filesystem.get_file_info([file.path for file in files])
-        self._state = content_hash([(file.path, file.size, str(file.mtime_ns)) for file in known])
+        infos = data.filesystem.get_file_info([file.path for file in files])
+        self._state = content_hash([(file.path, file.size, str(file.mtime_ns)) for file in infos])
         self._labels: dict[str, tuple[Any, ...]] = {}
 
     def fingerprint(self) -> str:
@@ -77,10 +77,12 @@ class ParquetFolder(DataSource):
 
         types = {}
         for name in self.columns:
-            found = self.schema.field(name).type if name != self.ones else pa.int8()
-            is_number = pa.types.is_integer(found) or pa.types.is_floating(found) or pa.types.is_boolean(found)
-            types[name] = np.dtype(found.to_pandas_dtype() if is_number else object)
-            if _is_coded(found):
+            arrow_type = self.schema.field(name).type if name != self.ones else pa.int8()
+            is_number = (
+                pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type) or pa.types.is_boolean(arrow_type)
+            )
+            types[name] = np.dtype(arrow_type.to_pandas_dtype() if is_number else object)
+            if _is_coded(arrow_type):
                 types[name] = np.dtype(np.int64)
         check_numbers(types, who="ParquetFolder")
         return list(types.values())
@@ -93,8 +95,8 @@ class ParquetFolder(DataSource):
         coded = [name for name in self.columns if _is_coded(self.schema.field(name).type)]
         check_alone(dict.fromkeys(coded), self.columns, who="ParquetFolder")
         table = self._groups[block].to_table(columns=list(self.columns), schema=self.schema)
-        found = np.empty((table.num_rows, len(self.columns)), dtype=common)
-        for place, name in enumerate(self.columns):
+        rows = np.empty((table.num_rows, len(self.columns)), dtype=common)
+        for j, name in enumerate(self.columns):
             column = table.column(name)
             if coded:
                 column = pc.index_in(column.cast(_value_type(column.type)), value_set=pa.array(self.categories[name]))
@@ -104,24 +106,26 @@ class ParquetFolder(DataSource):
                     "drop or "
                     "impute these rows"
                 )
-            found[:, place] = column.to_numpy()
-        return found
+            rows[:, j] = column.to_numpy()
+        return rows
 
     @staticmethod
     def _column(group: Any, name: str) -> Any:
         return group.to_table(columns=[name]).column(name)
 
 
-def _is_coded(found: Any) -> bool:
+def _is_coded(arrow_type: Any) -> bool:
     import pyarrow as pa
 
-    return bool(pa.types.is_dictionary(found) or pa.types.is_string(found) or pa.types.is_large_string(found))
+    return bool(
+        pa.types.is_dictionary(arrow_type) or pa.types.is_string(arrow_type) or pa.types.is_large_string(arrow_type)
+    )
 
 
-def _value_type(found: Any) -> Any:
+def _value_type(arrow_type: Any) -> Any:
     import pyarrow as pa
 
-    return found.value_type if pa.types.is_dictionary(found) else found
+    return arrow_type.value_type if pa.types.is_dictionary(arrow_type) else arrow_type
 
 
 def _labels(column: Any) -> Sequence[Any]:

@@ -21,7 +21,7 @@ from approxmcmc.errors import ClusterWarning, IncompatibleError, warn
 from approxmcmc.sources.base import DataSource
 
 
-def each(function: Callable[[Any], Any], given: Any) -> Any:
+def each(function: Callable[[Any], Any], structure: Any) -> Any:
     """Return a copy of nested tuples and mappings, with ``function(leaf)`` in the place of each leaf.
 
     Examples
@@ -29,21 +29,21 @@ def each(function: Callable[[Any], Any], given: Any) -> Any:
     >>> each(abs, {"a": (-1, -2), "b": -3})
     {'a': (1, 2), 'b': 3}
     """
-    if isinstance(given, Mapping):
-        return {name: each(function, value) for name, value in given.items()}
-    if isinstance(given, tuple):
-        values = (each(function, value) for value in given)
-        return type(given)(*values) if hasattr(given, "_fields") else tuple(values)
-    return function(given)
+    if isinstance(structure, Mapping):
+        return {name: each(function, value) for name, value in structure.items()}
+    if isinstance(structure, tuple):
+        values = (each(function, value) for value in structure)
+        return type(structure)(*values) if hasattr(structure, "_fields") else tuple(values)
+    return function(structure)
 
 
-def leaves(given: Any) -> Iterator[Any]:
+def leaves(structure: Any) -> Iterator[Any]:
     """Yield the values in nested tuples and mappings that are themselves neither tuple nor mapping."""
-    if isinstance(given, (Mapping, tuple)):
-        for value in given.values() if isinstance(given, Mapping) else given:
+    if isinstance(structure, (Mapping, tuple)):
+        for value in structure.values() if isinstance(structure, Mapping) else structure:
             yield from leaves(value)
     else:
-        yield given
+        yield structure
 
 
 class MadeOfRows:
@@ -124,10 +124,10 @@ def make_part(recipe: Recipe, lo: int, hi: int) -> Part:
     The arrays are read-only, like arrays mapped from a file, so that the same cached kernels fit them.
     """
 
-    def rows_of(given: Any) -> Any:
-        if not isinstance(given, DataSource) or len(given) != _n_rows(recipe.target):
-            return given
-        rows = given.rows(recipe.first_rows.get(lo, lo), recipe.first_rows.get(hi, hi))
+    def rows_of(value: Any) -> Any:
+        if not isinstance(value, DataSource) or len(value) != _n_rows(recipe.target):
+            return value
+        rows = value.rows(recipe.first_rows.get(lo, lo), recipe.first_rows.get(hi, hi))
         rows.flags.writeable = False
         return rows
 
@@ -173,19 +173,21 @@ def parts_of(target: Target) -> Partitions | None:
 
 def why_here(target: Target) -> str:
     """Return why this process has to make the passes over a target's rows; empty if workers can make them."""
-    here = "this process makes the passes over all data itself, though a Dask client is active: "
+    beginning = "this process makes the passes over all data itself, though a Dask client is active: "
     if not target.terms_are_likelihood:
         who = type(target).__name__
-        return here + f"the terms of a {who} need its expansion of each row, which is stored here"
+        return beginning + f"the terms of a {who} need its expansion of each row, which is stored here"
     if not isinstance(target, MadeOfRows):
         who = type(target).__name__
-        return here + f"a {who} cannot be sent to workers; write the model as a PredictorTarget or a FunctionTarget"
+        return (
+            beginning + f"a {who} cannot be sent to workers; write the model as a PredictorTarget or a FunctionTarget"
+        )
     if target.given is None:
-        return here + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"
-    if not all(isinstance(one, DataSource) for one in _by_row(target)):
-        return here + "some of its data are arrays; give these as approxmcmc.sources.Arrays(array), too"
+        return beginning + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"
+    if not all(isinstance(array, DataSource) for array in _by_row(target)):
+        return beginning + "some of its data are arrays; give these as approxmcmc.sources.Arrays(array), too"
     if len(spans(target.cuts[1])) == 1 < len(spans(next(_by_row(target)).offsets)):
-        return here + "rows of one group lie far apart; sort the rows by group, as frame.set_index in Dask does"
+        return beginning + "rows of one group lie far apart; sort the rows by group, as frame.set_index in Dask does"
     return ""
 
 
@@ -210,15 +212,15 @@ def _compare_ends(target: Target, parts: Partitions) -> None:
     ends = np.array([(lo, hi - 1) for lo, hi in parts.where]).ravel()
     expected = np.empty(ends.size)
     compiled.log_terms(theta, compiled.data, ends, 0, ends.size, expected)
-    found = dict(parts.map(terms_at_ends, theta))
+    terms_of_parts = dict(parts.map(terms_at_ends, theta))
     for k, rows in enumerate(parts.where):
         rounding = {"rtol": compiled.term_tolerance, "atol": 1e-3 * compiled.term_tolerance}
-        if not np.allclose(found[k], expected[2 * k : 2 * k + 2], **rounding, equal_nan=True):
+        if not np.allclose(terms_of_parts[k], expected[2 * k : 2 * k + 2], **rounding, equal_nan=True):
             raise IncompatibleError(
                 f"{target!r}: the terms of rows {rows[0]} and {rows[1] - 1} are {expected[2 * k : 2 * k + 2]} here and "
-                f"{found[k]} on a worker, which only reads rows {rows[0]} to {rows[1] - 1}. Either a term depends on "
-                "more than its own row, and passes must be made without a Dask client, or the source leads to other "
-                "data there"
+                f"{terms_of_parts[k]} on a worker, which only reads rows {rows[0]} to {rows[1] - 1}. "
+                "Either a term depends on more than its own row, and passes must be made without a Dask client, "
+                "or the source leads to other data there"
             )
 
 

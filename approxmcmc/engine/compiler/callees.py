@@ -95,8 +95,8 @@ def _compile(numba: Callable[..., Any], dispatcher: Any, sig: Any) -> Any:
         _HERE.is_kept = not isinstance(dispatcher._cache, NullCache)
         return numba(dispatcher, sig)
     arguments = tuple(sigutils.normalize_signature(sig)[0])
-    known = dispatcher.overloads.get(arguments)
-    if known is not None and _end_of(known.library) == "bare":
+    overload = dispatcher.overloads.get(arguments)
+    if overload is not None and _end_of(overload.library) == "bare":
         del dispatcher.overloads[arguments]  # called by Python, directly or indirectly
     return numba(dispatcher, sig)
 
@@ -133,11 +133,15 @@ def _get_executable(numba: Callable[..., Any], context: Any, library: Any, descr
     executable = numba(context, library, descriptor, environment)
     # Kernels read error messages from numba's environments. Numba refers weakly to the environments of callees that
     # have machine code.
-    names = [one.name for one in library._final_module.global_variables if one.name.startswith("_ZN08NumbaEnv")]
+    names = [
+        variable.name
+        for variable in library._final_module.global_variables
+        if variable.name.startswith("_ZN08NumbaEnv")
+    ]
     library._approxmcmc_environments = {name: lookup_environment(name) for name in names}
-    for name, found in library._approxmcmc_environments.items():
-        if found is not None:
-            library.codegen.set_env(name, found)
+    for name, stored in library._approxmcmc_environments.items():
+        if stored is not None:
+            library.codegen.set_env(name, stored)
     return executable
 
 

@@ -33,8 +33,8 @@ def _clock_gettime(typing_context: Any) -> Any:
         slot = cgutils.alloca_once(builder, timespec)
         builder.call(function, [int32(CLOCK_ID), slot])
         zero = int32(0)
-        one = int32(1)
-        seconds, nanoseconds = (builder.load(builder.gep(slot, [zero, field])) for field in (zero, one))
+        index = int32(1)
+        seconds, nanoseconds = (builder.load(builder.gep(slot, [zero, field])) for field in (zero, index))
         return builder.add(builder.mul(seconds, int64(1_000_000_000)), nanoseconds)
 
     return types.int64(), generate

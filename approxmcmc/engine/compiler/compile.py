@@ -131,9 +131,9 @@ def kept(
     """
     if content is not None and not config.DISABLE_JIT:
         with compiling(), contextlib.suppress(AttributeError, TypeError):  # another version of numba
-            found = read_kept(name, content, signature)
-            if found is not None:
-                return found  # type: ignore[no-any-return]  # numba's dispatcher has no types
+            stored = read_kept(name, content, signature)
+            if stored is not None:
+                return stored  # type: ignore[no-any-return]  # numba's dispatcher has no types
     return kernel(make(), signature, cache=False, content=content)
 
 

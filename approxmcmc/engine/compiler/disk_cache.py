@@ -231,10 +231,10 @@ def read_kept(name: str, content: str, asked: Any) -> Any:
     dispatcher = numba.njit(stub)
     install(dispatcher, content)
     with global_compiler_lock:
-        found = dispatcher._cache.load_overload(asked, dispatcher.targetctx)
-    if found is None:
+        overload = dispatcher._cache.load_overload(asked, dispatcher.targetctx)
+    if overload is None:
         return None
-    dispatcher.add_overload(found)
+    dispatcher.add_overload(overload)
     dispatcher._cache_hits[asked] += 1
     dispatcher.disable_compile()
     return dispatcher

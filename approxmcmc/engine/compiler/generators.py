@@ -33,8 +33,8 @@ def generator_at(typing_context: Any, places: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         bits = cgutils.create_struct_proxy(types.npy_bitgen)(context, builder)
         bits.parent = cgutils.get_null_value(bits.parent.type)
-        for place, field in enumerate(FIELDS):
-            setattr(bits, field, builder.extract_value(arguments[0], place))
+        for index, field in enumerate(FIELDS):
+            setattr(bits, field, builder.extract_value(arguments[0], index))
         generator = cgutils.create_struct_proxy(types.npy_rng)(context, builder)
         generator.bit_generator = bits._getvalue()
         generator.parent = cgutils.get_null_value(generator.parent.type)

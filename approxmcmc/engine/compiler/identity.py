@@ -238,17 +238,17 @@ class Walk:
             owners = [(id(module), vars(module)) for module in self._modules]
             owners.append((0, _overloads(*_size_of_registry()).of_attributes))
             further = [
-                (place, name, values[name])
-                for place, values in owners
+                (key, name, values[name])
+                for key, values in owners
                 for name in sorted(self._names & values.keys())
-                if (place, name) not in added
+                if (key, name) not in added
             ]
             if not further:
                 break
-            for place, name, value in further:
-                added.add((place, name))
+            for key, name, value in further:
+                added.add((key, name))
                 self.put("attribute", name)
-                if place == 0:
+                if key == 0:
                     self._add_overloads(value)
                 else:
                     self._add_named(name, value)
@@ -538,10 +538,10 @@ class Walk:
             homes = ["numpy", "scipy.special"]
         for home in filter(None, homes):
             library = self._libraries(str(home).partition(".")[0])
-            found: Any = sys.modules.get(str(home)) if isinstance(name, str) and library is not None else None
+            member: Any = sys.modules.get(str(home)) if isinstance(name, str) and library is not None else None
             for part in str(name).split("."):
-                found = getattr(found, part, None)
-            if found is not None and (found is value or (isinstance(value, types.MethodType) and found == value)):
+                member = getattr(member, part, None)
+            if member is not None and (member is value or (isinstance(value, types.MethodType) and member == value)):
                 return f"{home}.{name} {library}"
         return None
 

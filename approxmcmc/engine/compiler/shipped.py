@@ -37,9 +37,9 @@ def read_shipped(file_name: Callable[[tuple[Any, ...]], str], native: tuple[Any,
     if not _are_used(os.environ.get("APPROXMCMC_SHIPPED", "")):
         return None
     with contextlib.suppress(FileNotFoundError):
-        found = (FOLDER / file_name((native[0], PROCESSOR, ""))).read_bytes()
+        content = (FOLDER / file_name((native[0], PROCESSOR, ""))).read_bytes()
         count_shipped()
-        return found
+        return content
     return None
 
 

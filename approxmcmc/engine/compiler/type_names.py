@@ -23,10 +23,10 @@ def _modules_of(numba_types: Iterable[Any]) -> set[str]:
     A kernel that reads a function pointer stores the types of its arguments as a pickle, which names their classes by
     module: it cannot run once a class has moved.
     """
-    found: set[str] = set()
+    modules: set[str] = set()
     for numba_type in numba_types:
         if isinstance(numba_type, types.BaseTuple):
-            found |= _modules_of(numba_type)
+            modules |= _modules_of(numba_type)
         if isinstance(numba_type, types.BaseNamedTuple):
-            found.add(numba_type.instance_class.__module__)
-    return found
+            modules.add(numba_type.instance_class.__module__)
+    return modules

@@ -46,8 +46,8 @@ def make_log_terms(loglik: Callable[..., float]) -> Callable[..., None]:
     """Return the batch kernel of ``loglik(theta, data, i)``."""
 
     def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        for place in range(lo, hi):
-            out[place - lo] = loglik(theta, data, datum_at(order, place))
+        for position in range(lo, hi):
+            out[position - lo] = loglik(theta, data, datum_at(order, position))
 
     return log_terms
 
@@ -66,15 +66,15 @@ def linear_predictor(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: in
     paired with itself: each row goes through the same arithmetic, so a term does not depend on its batch.
     """
     for pair in range((hi - lo + 1) // 2):
-        here = lo + 2 * pair
+        i = lo + 2 * pair
         there = min(lo + 2 * pair + 1, hi - 1)
-        one = X[datum_at(order, here)]
+        row = X[datum_at(order, i)]
         other = X[datum_at(order, there)]
         eta = eta_other = 0.0
         for j in range(theta.shape[0]):
-            eta += one[j] * theta[j]
+            eta += row[j] * theta[j]
             eta_other += other[j] * theta[j]
-        out[here - lo] = eta
+        out[i - lo] = eta
         out[there - lo] = eta_other
 
 
@@ -114,8 +114,8 @@ def make_linear_log_terms(loglik_eta: Callable[[float, float], float]) -> Callab
                 out[i] = loglik_eta(out[i], here[i])
             return
         responses = np.empty(hi - lo, y.dtype)
-        for place in range(lo, hi):
-            responses[place - lo] = y[order[place]]
+        for position in range(lo, hi):
+            responses[position - lo] = y[order[position]]
         for i in range(hi - lo):
             out[i] = loglik_eta(out[i], responses[i])
 

@@ -109,10 +109,10 @@ def merge_differences(evidence: Evidence, places: np.ndarray, start: int, stop: 
         hi = min(lo + BATCH, stop)
         log_terms(theta, data, places, lo, hi, current)
         log_terms(proposed, data, places, lo, hi, candidate)
-        found = subtract(current[: hi - lo], candidate[: hi - lo], candidate)
-        if found == IMPOSSIBLE:
+        n_undefined = subtract(current[: hi - lo], candidate[: hi - lo], candidate)
+        if n_undefined == IMPOSSIBLE:
             return IMPOSSIBLE
-        outcome = CERTAIN if found == CERTAIN else outcome
+        outcome = CERTAIN if n_undefined == CERTAIN else outcome
         merge(moments, candidate, hi - lo)
     return finish(outcome, moments)
 

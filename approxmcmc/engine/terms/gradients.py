@@ -32,8 +32,8 @@ def make_add_gradient(grad_loglik: Callable[..., None]) -> Callable[..., None]:
     """Return the batch kernel of ``grad_loglik(theta, data, i, out)``, which adds one term's gradient to `out`."""
 
     def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        for place in range(lo, hi):
-            grad_loglik(theta, data, datum_at(order, place), out)
+        for position in range(lo, hi):
+            grad_loglik(theta, data, datum_at(order, position), out)
 
     return add_gradient
 
@@ -53,13 +53,13 @@ def make_add_linear_gradient(derivatives_eta: Callable[..., Any]) -> Callable[..
         for start in range(lo, hi, ROWS):
             stop = min(start + ROWS, hi)
             linear_predictor(theta, X, order, start, stop, slopes)
-            for place in range(start, stop):
-                responses[place - start] = y[datum_at(order, place)]
+            for position in range(start, stop):
+                responses[position - start] = y[datum_at(order, position)]
             for i in range(stop - start):
                 slopes[i] = derivatives_eta(slopes[i], responses[i])[0]
-            for place in range(start, stop):
-                row = datum_at(order, place)
-                slope = slopes[place - start]
+            for position in range(start, stop):
+                row = datum_at(order, position)
+                slope = slopes[position - start]
                 for j in range(theta.shape[0]):
                     out[j] += slope * X[row, j]
 
@@ -75,7 +75,7 @@ def make_add_differences(log_prior: Callable[[np.ndarray], float]) -> Callable[.
     def add_differences(theta: np.ndarray, out: np.ndarray) -> None:
         # One-sided if the other side lies outside the support; NaN if theta itself does.
         moved = theta.copy()
-        here = log_prior(theta)
+        log_prior_here = log_prior(theta)
         for j in range(theta.shape[0]):
             h = DIFFERENCE * max(1.0, abs(theta[j]))
             above = theta[j] + h
@@ -86,12 +86,12 @@ def make_add_differences(log_prior: Callable[[np.ndarray], float]) -> Callable[.
             left = log_prior(moved)
             moved[j] = theta[j]
             if right == -math.inf:
-                right = here
+                right = log_prior_here
                 above = theta[j]
             if left == -math.inf:
-                left = here
+                left = log_prior_here
                 below = theta[j]
-            out[j] += (right - left) / (above - below) if math.isfinite(here) else math.nan
+            out[j] += (right - left) / (above - below) if math.isfinite(log_prior_here) else math.nan
 
     return add_differences
 

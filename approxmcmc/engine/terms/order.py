@@ -54,12 +54,12 @@ def draw_next(rng: np.random.Generator, order: np.ndarray, start: int, stop: int
     replacement; a gradient proposal keeps its own permutation for that.
     """
     n = order.shape[0]
-    for place in range(start, stop):
+    for position in range(start, stop):
         # floor(U (n - place)) instead of Generator.integers takes 4 ns instead of 25, with a bias below n 2^-53.
-        other = place + int(rng.random() * (n - place))
+        other = position + int(rng.random() * (n - position))
         chosen = order[other]
-        order[other] = order[place]
-        order[place] = chosen
+        order[other] = order[position]
+        order[position] = chosen
 
 
 @compiled(inline="always")
@@ -174,13 +174,13 @@ def moves_rows(order: DataOrder) -> bool:
 @compiled
 def shuffle_rows(rng: np.random.Generator, rows: tuple[np.ndarray, ...], n_obs: int) -> None:
     """Put the rows of all arrays into one new random order."""
-    for place in range(n_obs - 1):
-        other = place + int(rng.random() * (n_obs - place))
+    for position in range(n_obs - 1):
+        other = position + int(rng.random() * (n_obs - position))
         for array in rows:
             for j in range(array.shape[1]):
                 moved = array[other, j]
-                array[other, j] = array[place, j]
-                array[place, j] = moved
+                array[other, j] = array[position, j]
+                array[position, j] = moved
 
 
 def check_order(name: str, *, who: str) -> None:

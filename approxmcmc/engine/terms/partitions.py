@@ -27,13 +27,13 @@ def spans(offsets: np.ndarray, rows: int = ROWS) -> list[tuple[int, int]]:
     >>> spans(np.array([0, 3, 6, 9, 10]), rows=5)
     [(0, 6), (6, 10)]
     """
-    found = [0]
+    ends = [0]
     for end in offsets[1:].tolist():
-        if end - found[-1] >= rows:
-            found.append(end)
-    if found[-1] < offsets[-1]:
-        found.append(int(offsets[-1]))
-    return list(itertools.pairwise(found))
+        if end - ends[-1] >= rows:
+            ends.append(end)
+    if ends[-1] < offsets[-1]:
+        ends.append(int(offsets[-1]))
+    return list(itertools.pairwise(ends))
 
 
 class Partitions:
@@ -100,13 +100,13 @@ class Partitions:
         part fills arrays for its own rows, which are copied into place.
         """
         like = {name: (len(array) > 0, array.shape[1:], array.dtype) for name, array in by_row.items()}
-        found: dict[int, Any] = {}
+        totals: dict[int, Any] = {}
         for k, (sums, numbers) in self.map(_filled, function, arguments, like):
-            found[k] = sums
+            totals[k] = sums
             for name, rows in numbers.items():
                 if len(rows):
                     by_row[name][slice(*self.where[k])] = rows
-        return functools.reduce(operator.add, (found[k] for k in range(len(found))))
+        return functools.reduce(operator.add, (totals[k] for k in range(len(totals))))
 
 
 def _itself(recipe: Any) -> Any:

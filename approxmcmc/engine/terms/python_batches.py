@@ -124,13 +124,13 @@ class RowReader:
         for start in range(0, n, self.sizes[-1]):
             length = min(self.sizes[-1], n - start)
             buffers = self._buffers(self.sizes[bisect.bisect_left(self.sizes, length)])
-            here = slice(rows.start + start, rows.start + start + length) if isinstance(rows, slice) else rows[start:]
+            piece = slice(rows.start + start, rows.start + start + length) if isinstance(rows, slice) else rows[start:]
             for array, buffer in zip(arrays, buffers, strict=True):
-                if isinstance(here, slice) or array.dtype != buffer.dtype:
-                    buffer[:length] = array[here if isinstance(here, slice) else here[:length]]
+                if isinstance(piece, slice) or array.dtype != buffer.dtype:
+                    buffer[:length] = array[piece if isinstance(piece, slice) else piece[:length]]
                 else:
                     # mode="raise" would make a copy first; the order holds valid indices
-                    np.take(array, here[:length], axis=0, out=buffer[:length], mode="clip")
+                    np.take(array, piece[:length], axis=0, out=buffer[:length], mode="clip")
                 buffer[length:] = buffer[0]
             yield start, length, buffers
 

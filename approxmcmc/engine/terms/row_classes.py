@@ -50,10 +50,10 @@ def row_classes(weights: np.ndarray) -> RowClasses:
     counts = np.bincount(classes, minlength=CLASSES)
     starts = np.cumsum(counts) - counts
     bounds = top * 2.0 ** (-np.arange(CLASSES) / STEPS) * (1.0 + ROUNDING)
-    some = np.flatnonzero(counts)
-    sums = bounds[some] * counts[some]
-    ends = np.append(starts[some], len(weights))
-    return RowClasses(alias_table(sums), bounds[some], ends, rows, float(sums.sum()))
+    nonempty = np.flatnonzero(counts)
+    sums = bounds[nonempty] * counts[nonempty]
+    ends = np.append(starts[nonempty], len(weights))
+    return RowClasses(alias_table(sums), bounds[nonempty], ends, rows, float(sums.sum()))
 
 
 def _classes(weights: np.ndarray, top: float) -> np.ndarray:

@@ -35,21 +35,21 @@ def sparse_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
         is padded with zeros.
     """
     n, d = X.shape
-    some = X[np.linspace(0, n - 1, min(n, LOOKED_AT) // 2 * 2 + 1).astype(np.int64)]
-    base = np.median(some, axis=0).astype(
+    sample = X[np.linspace(0, n - 1, min(n, LOOKED_AT) // 2 * 2 + 1).astype(np.int64)]
+    base = np.median(sample, axis=0).astype(
         np.float64
     )  # any base gives the right sum; with each column's most common value few differences are stored
     pieces = [slice(lo, lo + PIECE) for lo in range(0, n, PIECE)]
-    width = max(1, *(int((X[here] != base).sum(axis=1).max()) for here in pieces))  # at least one column
+    width = max(1, *(int((X[piece] != base).sum(axis=1).max()) for piece in pieces))  # at least one column
     if width > LARGEST_SHARE * d:
         return None
     values = np.zeros((n, width))
     columns = np.zeros((n, width), dtype=np.int32)
-    for here in pieces:
-        rows, found = np.nonzero(X[here] != base)
+    for piece in pieces:
+        rows, which = np.nonzero(X[piece] != base)
         places = np.arange(len(rows)) - np.searchsorted(rows, rows)  # a row's differences, counted from 0
-        values[here][rows, places] = X[here][rows, found] - base[found]
-        columns[here][rows, places] = found
+        values[piece][rows, places] = X[piece][rows, which] - base[which]
+        columns[piece][rows, places] = which
     return base[None, :], values, columns
 
 
@@ -71,11 +71,11 @@ def sparse_predictor(
     common = 0.0
     for j in range(theta.shape[0]):
         common += base[0, j] * theta[j]
-    for place in range(lo, hi):
-        datum = datum_at(order, place)
-        some = values[datum]
+    for position in range(lo, hi):
+        datum = datum_at(order, position)
+        entries = values[datum]
         where = columns[datum]
         eta = 0.0
-        for k in range(some.shape[0]):
-            eta += some[k] * theta[where[k]]
-        out[place - lo] = common + eta
+        for k in range(entries.shape[0]):
+            eta += entries[k] * theta[where[k]]
+        out[position - lo] = common + eta

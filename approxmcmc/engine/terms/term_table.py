@@ -30,8 +30,8 @@ def tabulated_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, h
     """Write 0 for each term if theta is the first state of the pair, else l_i; data = (l, first state)."""
     differences, here = data
     at_here = equal(theta, here)
-    for place in range(lo, hi):
-        out[place - lo] = 0.0 if at_here else differences[datum_at(order, place)]
+    for position in range(lo, hi):
+        out[position - lo] = 0.0 if at_here else differences[datum_at(order, position)]
 
 
 def table_of_terms(n_obs: int, dim: int) -> Evidence:
@@ -100,18 +100,18 @@ def read_table(rng: np.random.Generator, table: Evidence, start: int, stop: int)
     n_obs = table.n_obs
     for lo in range(start, stop, BATCH):
         left = min(lo + BATCH, stop) - lo
-        place = (cursor[BEGIN] + lo) % n_obs
+        position = (cursor[BEGIN] + lo) % n_obs
         while left > 0:  # second iteration: wrap around the end
-            count = min(left, n_obs - place)
-            if place + count > cursor[SHUFFLED]:
-                draw_next(rng, terms, cursor[SHUFFLED], place + count)
-                cursor[SHUFFLED] = place + count
+            count = min(left, n_obs - position)
+            if position + count > cursor[SHUFFLED]:
+                draw_next(rng, terms, cursor[SHUFFLED], position + count)
+                cursor[SHUFFLED] = position + count
             impossible = 0
-            for i in range(place, place + count):
+            for i in range(position, position + count):
                 impossible += terms[i] == -math.inf
             if impossible > 0:
                 return IMPOSSIBLE
-            merge(moments, terms[place:], count)
+            merge(moments, terms[position:], count)
             left -= count
-            place = 0
+            position = 0
     return FINITE if math.isfinite(moments[MEAN]) else UNDEFINED

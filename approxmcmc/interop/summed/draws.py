@@ -34,11 +34,11 @@ class SummedOut(LatentTarget):
         self.latents_wanted = model.latents_wanted
         self.shape = model.found.shape
         self.supports = model.found.supports
-        self.dims = {one.name: self._dims_of(one.name, self.shape) for one in self.supports}
+        self.dims = {variable.name: self._dims_of(variable.name, self.shape) for variable in self.supports}
 
     def _dims_of(self, name: str, shape: tuple[int, ...]) -> tuple[str, ...]:
-        known = self.model.given.named_vars_to_dims.get(name) or (None,) * len(shape)
-        return tuple(str(one) if one is not None else f"{name}_dim_{axis}" for axis, one in enumerate(known))
+        dims = self.model.given.named_vars_to_dims.get(name) or (None,) * len(shape)
+        return tuple(str(dim) if dim is not None else f"{name}_dim_{axis}" for axis, dim in enumerate(dims))
 
     @property
     def sentence(self) -> str:
@@ -97,7 +97,7 @@ class SummedOut(LatentTarget):
         """Return how many numbers each deterministic of indicators has in a draw, if `groups` are all groups."""
         if np.unique(groups).size < self.shape[0]:
             return {}
-        mine = {one.name for one in self.supports}
+        mine = {variable.name for variable in self.supports}
         return {
             name: math.prod(shape)
             for name, shape in self._returned.shapes.items()
@@ -110,7 +110,7 @@ class SummedOut(LatentTarget):
         """Return the indicators by name, dims and values, and the deterministics `names`, which depend on them."""
         names = list(self.latent_sizes(groups) if names is None else names)
         states = np.array(list(itertools.product(*self.supports.values())), dtype=np.int64)
-        values = [states[drawn, place] for place in range(len(self.supports))]
+        values = [states[drawn, column] for column in range(len(self.supports))]
         named = {name: (dims, value) for (name, dims), value in zip(self.dims.items(), values, strict=True)}
         if names:
             in_order = [np.take(value, np.argsort(groups), axis=1) for value in values]
@@ -127,21 +127,24 @@ class SummedOut(LatentTarget):
     def _terms(self) -> Any:
         """The function of the parameters of many draws that returns the terms of all states."""
         return self._of_draws(
-            self.model.free_RVs, [by_numpy(simplify(one)) for one in self._of_inputs(self.model.terms)]
+            self.model.free_RVs, [by_numpy(simplify(term)) for term in self._of_inputs(self.model.terms)]
         )
 
     @functools.cached_property
     def _inputs(self) -> dict[Any, Any]:
         variables = [*self.model.free_RVs, *self.supports]
-        return {one: pt.tensor(one.name, dtype=one.dtype, shape=shape_of(self.model.given, one)) for one in variables}
+        return {
+            variable: pt.tensor(variable.name, dtype=variable.dtype, shape=shape_of(self.model.given, variable))
+            for variable in variables
+        }
 
     def _of_inputs(self, graphs: Sequence[Any]) -> list[Any]:
         return rebuild(list(graphs), self._inputs)
 
     def _of_draws(self, variables: Sequence[Any], graphs: Sequence[Any]) -> Any:
-        one = [self._inputs[variable] for variable in variables]
-        many = [pt.tensor(dtype=each.dtype, shape=(None, *each.type.shape)) for each in one]
-        batched = vectorize_graph(list(graphs), dict(zip(one, many, strict=True)))
+        inputs = [self._inputs[variable] for variable in variables]
+        many = [pt.tensor(dtype=each.dtype, shape=(None, *each.type.shape)) for each in inputs]
+        batched = vectorize_graph(list(graphs), dict(zip(inputs, many, strict=True)))
         return pytensor.function(many, batched, mode=PYTHON, on_unused_input="ignore")
 
     @property

@@ -43,18 +43,18 @@ def indicators(model: Any, variables: Sequence[Any]) -> Indicators:
     """
     if len(variables) == len(model.free_RVs):
         raise NotGroupsError("the model has no other parameters")
-    for one in variables:
-        refuse_other_users(model, one)
-    observed = [one for one in model.observed_RVs if set(variables) & set(ancestors([one]))]
-    for one in observed:
-        if not isinstance(one.owner.op, RandomVariable):
-            raise NotGroupsError(f"the {law_name(one)} variable {one.name} depends on it, and cannot be read")
-    parents = {one: one.owner.op.dist_params(one.owner) for one in (*observed, *variables)}
+    for variable in variables:
+        refuse_other_users(model, variable)
+    observed = [variable for variable in model.observed_RVs if set(variables) & set(ancestors([variable]))]
+    for variable in observed:
+        if not isinstance(variable.owner.op, RandomVariable):
+            raise NotGroupsError(f"the {law_name(variable)} variable {variable.name} depends on it, and cannot be read")
+    parents = {variable: variable.owner.op.dist_params(variable.owner) for variable in (*observed, *variables)}
     values = ValuesOfGraph(model, [parameter for parameters in parents.values() for parameter in parameters])
-    supports = {one: _support(one, values) for one in variables}
-    if (states := np.prod([len(one) for one in supports.values()])) > MOST_STATES:
+    supports = {variable: _support(variable, values) for variable in variables}
+    if (states := np.prod([len(support) for support in supports.values()])) > MOST_STATES:
         raise NotGroupsError(f"it has {states} states, and at most {MOST_STATES} are summed out")
-    shapes = {shape_of(model, one) for one in variables}
+    shapes = {shape_of(model, variable) for variable in variables}
     if len(shapes) > 1:
         raise NotGroupsError(f"discrete variables of different shapes, {sorted(shapes)}, are not summed out together")
     [shape] = shapes
@@ -62,22 +62,24 @@ def indicators(model: Any, variables: Sequence[Any]) -> Indicators:
         raise NotGroupsError("all rows depend on its single entry, so no row would have a term of its own")
     entries = np.arange(np.prod(shape, dtype=int)).reshape(shape)
     labels = labels_of(values, dict.fromkeys(variables, entries))
-    return Indicators(supports, shape, {one: _rows(model, one, parents[one], labels, entries) for one in observed})
+    return Indicators(
+        supports, shape, {variable: _rows(model, variable, parents[variable], labels, entries) for variable in observed}
+    )
 
 
 def _support(variable: Any, values: ValuesOfGraph) -> np.ndarray:
     """Return the values that a discrete variable can take, in order."""
     law = law_name(variable)
     parameters = variable.owner.op.dist_params(variable.owner)
-    known = [values.of[one] for one in parameters]
+    numbers = [values.of[parameter] for parameter in parameters]
     if law == "Bernoulli":
         return np.arange(2)
     if law == "Categorical":
-        return np.arange(known[0].shape[-1])
+        return np.arange(numbers[0].shape[-1])
     if law == "DiscreteUniform" and values.fixed.issuperset(parameters):
-        return np.arange(np.min(known[0]), np.max(known[1]) + 1, dtype=np.int64)
+        return np.arange(np.min(numbers[0]), np.max(numbers[1]) + 1, dtype=np.int64)
     if law in ("Binomial", "BetaBinomial") and parameters[0] in values.fixed:
-        return np.arange(np.max(known[0]) + 1)
+        return np.arange(np.max(numbers[0]) + 1)
     raise NotGroupsError(f"its distribution, {law}, has no finite list of values")
 
 
@@ -88,21 +90,21 @@ def _rows(
     operation = observed.owner.op
     shape = np.shape(evaluate(model.rvs_to_values[observed]))
     batch = shape[: len(shape) - operation.ndim_supp]
-    found = np.full(batch, FREE)
-    for one, n_axes in zip(parameters, operation.ndims_params, strict=True):
-        if one in labels:
-            own = labels[one]
+    columns = np.full(batch, FREE)
+    for parameter, n_axes in zip(parameters, operation.ndims_params, strict=True):
+        if parameter in labels:
+            own = labels[parameter]
             for _ in range(n_axes):
                 own = join_along(own, -1)
-            found = join(found, np.broadcast_to(own, batch))
-    if (found == MIXED).any():
+            columns = join(columns, np.broadcast_to(own, batch))
+    if (columns == MIXED).any():
         raise NotGroupsError(f"a row of {observed.name} depends on several of its entries")
-    if (found == FREE).any():
+    if (columns == FREE).any():
         raise NotGroupsError(f"some rows of {observed.name} depend on none of its entries")
     same_axes = batch[: entries.ndim] == entries.shape
-    if same_axes and (found.reshape((*entries.shape, -1)) == entries[..., None]).all():
+    if same_axes and (columns.reshape((*entries.shape, -1)) == entries[..., None]).all():
         return None
-    rows = found.reshape((len(found), -1))
+    rows = columns.reshape((len(columns), -1))
     if entries.ndim > 1 or (rows != rows[:, :1]).any():
         raise NotGroupsError(f"it has the shape {entries.shape}, and the rows of {observed.name} another")
     return rows[:, 0]

@@ -42,7 +42,7 @@ class SummedRows(MeasurableOp, Op):
     def make_node(self, *terms: Any) -> Any:
         """Return the node that stands for the rows with these terms."""
         rows = pt.tensor(dtype=self.dtype, shape=(None,) * self.ndim)
-        return Apply(self, [pt.as_tensor_variable(one) for one in terms], [rows])
+        return Apply(self, [pt.as_tensor_variable(term) for term in terms], [rows])
 
     def perform(self, node: Any, inputs: Any, output_storage: Any) -> None:
         """Raise: the inputs are log densities."""
@@ -72,31 +72,33 @@ class SummedModel(pm.Model):
         for name, labels in given.coords.items():
             self.add_coord(name, labels, length=given.dim_lengths[name])
         dims = given.named_vars_to_dims
-        for one in given.data_vars:
-            self.data_vars.append(one)
-            self.add_named_variable(one, dims.get(one.name))
-        for one in given.free_RVs:
-            if one not in found.supports:
-                transform = given.rvs_to_transforms[one]
-                initval = given.rvs_to_initial_values[one]
+        for variable in given.data_vars:
+            self.data_vars.append(variable)
+            self.add_named_variable(variable, dims.get(variable.name))
+        for variable in given.free_RVs:
+            if variable not in found.supports:
+                transform = given.rvs_to_transforms[variable]
+                initval = given.rvs_to_initial_values[variable]
                 how = {"default_transform": None, "transform": transform, "initval": initval}
-                self.register_rv(one, one.name, dims=dims.get(one.name), **how)
+                self.register_rv(variable, variable.name, dims=dims.get(variable.name), **how)
         self.terms, rows = terms_of_states(given, found)
-        kept = [one for one in given.observed_RVs if one not in found.rows]
-        name = " and ".join(one.name for one in found.rows)
+        kept = [variable for variable in given.observed_RVs if variable not in found.rows]
+        name = " and ".join(variable.name for variable in found.rows)
         first = next(iter(found.rows))
         op = SummedRows(rows.dtype, rows.ndim)
         axes = dims.get(name) if found.rows[first] is None else self._axes_of_groups(name, rows.type.shape)
         self.register_rv(op(*self.terms), name, observed=rows, dims=axes)
-        for one in kept:
-            self.register_rv(one, one.name, observed=given.rvs_to_values[one], dims=dims.get(one.name))
-        for one in given.potentials:
-            self.potentials.append(one)
-            self.add_named_variable(one, dims.get(one.name))
-        for one in given.deterministics:
-            if not set(found.supports) & set(ancestors([one])):
-                self.deterministics.append(one)
-                self.add_named_variable(one, dims.get(one.name))
+        for variable in kept:
+            self.register_rv(
+                variable, variable.name, observed=given.rvs_to_values[variable], dims=dims.get(variable.name)
+            )
+        for variable in given.potentials:
+            self.potentials.append(variable)
+            self.add_named_variable(variable, dims.get(variable.name))
+        for variable in given.deterministics:
+            if not set(found.supports) & set(ancestors([variable])):
+                self.deterministics.append(variable)
+                self.add_named_variable(variable, dims.get(variable.name))
         self._compare()
 
     def _axes_of_groups(self, name: str, shape: Sequence[int]) -> Sequence[str] | None:
@@ -159,7 +161,9 @@ class SummedModel(pm.Model):
     def sentence(self) -> str:
         """A sentence: the indicators, and their number of values and of entries."""
         size = " by ".join(map(str, self.found.shape))
-        values = ", ".join(f"{one.name} ({len(support)} values)" for one, support in self.found.supports.items())
+        values = ", ".join(
+            f"{variable.name} ({len(support)} values)" for variable, support in self.found.supports.items()
+        )
         return f"{values} of {size} entries summed out"
 
 
@@ -173,20 +177,20 @@ def summed(model: Any, latents: Any = "auto") -> Any:
     IncompatibleError
         When discrete variables cannot be summed out; the message gives the reason.
     """
-    discrete = [one for one in getattr(model, "free_RVs", ()) if not str(one.dtype).startswith("float")]
-    if not discrete or not model.observed_RVs or any(one.name.endswith("_unobserved") for one in discrete):
+    discrete = [variable for variable in getattr(model, "free_RVs", ()) if not str(variable.dtype).startswith("float")]
+    if not discrete or not model.observed_RVs or any(variable.name.endswith("_unobserved") for variable in discrete):
         return model
     try:
         with NO_TRACES:
-            found = SummedModel(model, indicators(model, discrete))
+            summed_model = SummedModel(model, indicators(model, discrete))
     except NotGroupsError as error:
         reason = str(error)
     except FAULTS as error:
         reason = fault_of(error)
     else:
-        found.latents_wanted = checked_latents(latents)
-        return found
-    names = [one.name for one in discrete]
+        summed_model.latents_wanted = checked_latents(latents)
+        return summed_model
+    names = [variable.name for variable in discrete]
     raise IncompatibleError(
         f"from_pymc: the free variables {names} are discrete, and proposals need continuous ones; they cannot be "
         f"summed out: {reason}. Sample the model by NUTS and PyMC's discrete steps, amc.sample(model)"

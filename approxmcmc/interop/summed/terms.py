@@ -41,10 +41,10 @@ def terms_of_states(model: Any, found: Indicators) -> tuple[list[Any], Any]:
     """
     variables = list(found.supports)
     states = [
-        {one: int(k) for one, k in zip(variables, state, strict=True)}
+        {variable: int(k) for variable, k in zip(variables, state, strict=True)}
         for state in itertools.product(*found.supports.values())
     ]
-    terms = [[_log_weight(one, k) for one, k in state.items()] for state in states]
+    terms = [[_log_weight(variable, k) for variable, k in state.items()] for state in states]
     rows = None
     for observed, labels in found.rows.items():
         node = observed.owner
@@ -100,22 +100,22 @@ class Padding:
                 f"would take more than {MOST_PADDING} times the memory"
             )
         order = np.argsort(labels, kind="stable")
-        place = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+        position = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
         self.index = np.zeros((n_groups, self.longest), dtype=np.int64)
-        self.index[labels[order], place] = order
+        self.index[labels[order], position] = order
         self.is_row = pt.constant(np.arange(self.longest) < counts[:, None])
 
     def rebuild(self, graphs: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Rebuild lists of graphs over the padded rows of all groups, one group after the other."""
-        known: dict[Any, Any] = {}
-        for leaf in leaves([graph for some in graphs for graph in some]):
+        replacements: dict[Any, Any] = {}
+        for leaf in leaves([graph for terms in graphs for graph in terms]):
             array = value_of(leaf)
             axes = [axis for axis, length in enumerate(array.shape) if length == self.n_rows]
             if len(axes) > 1:
                 raise NotGroupsError(f"it is ambiguous which axis of an array of shape {array.shape} counts rows")
             for axis in axes:
-                known[leaf] = pt.moveaxis(self.flat(self.array(np.moveaxis(array, axis, 0))), 0, axis)
-        return [rebuild(some, known) for some in graphs]
+                replacements[leaf] = pt.moveaxis(self.flat(self.array(np.moveaxis(array, axis, 0))), 0, axis)
+        return [rebuild(terms, replacements) for terms in graphs]
 
     def array(self, rows: np.ndarray) -> Any:
         """Return an array with axes of groups and of their rows, from an array of rows."""
@@ -160,12 +160,14 @@ def _fold(model: Any, graphs: Sequence[Sequence[Any]], *, shared: bool) -> list[
         variable: pt.tensor(variable.name, shape=shape_of(model, variable), dtype=variable.dtype)
         for variable in model.free_RVs
     }
-    replaced = rebuild([graph for some in graphs for graph in some], free)
+    replaced = rebuild([graph for terms in graphs for graph in terms], free)
     if shared:
-        replaced = rebuild(replaced, {one: pt.constant(value_of(one)) for one in leaves(replaced) if is_shared(one)})
+        replaced = rebuild(
+            replaced, {leaf: pt.constant(value_of(leaf)) for leaf in leaves(replaced) if is_shared(leaf)}
+        )
     folded: Any = rewrite_graph(replaced, include=("merge", "canonicalize"), clone=True)
     flat = iter(rebuild(folded, {new: pt.specify_shape(old, new.type.shape) for old, new in free.items()}))
-    return [[next(flat) for _ in some] for some in graphs]
+    return [[next(flat) for _ in terms] for terms in graphs]
 
 
 def _filled(k: int, ndim: int) -> Any:
