@@ -64,10 +64,11 @@ def sample(
         is an upper limit, and None means no limit. Otherwise None means 1000. If neither `sampler` nor `time_limit` is
         given, these 1000 draws are thinned by 1, 2, 4, ... until R-hat passes and the draws hold 400 effective draws in
         total, or 100 times the number of chains if that is more, so that cheap, correlated steps also give enough
-        information. The factor is at most 16, or up to 1024 if the steps of all chains then take at most 60 seconds of
-        counted work (see `choose_sampler`); the clock has no influence. It is smaller if the chains seem to stay in
-        different modes, or if trajectories of NUTS are far longer than expected. The attribute ``thinned_by`` gives
-        the factor.
+        information. The factor is at most 16, up to 1024 if the steps of all chains then take at most 60 seconds of
+        counted work (see `choose_sampler`), and smaller if they would take more than 600; at most 4 for NUTS on a model
+        that is not read row by row, because its work is not counted. The clock has no influence. The factor is also
+        smaller if the chains seem to stay in different modes, or if trajectories of NUTS are far longer than expected.
+        The attribute ``thinned_by`` gives the factor.
     tune
         Steps before the first kept draw, never thinned. Proposals that adapt do so during these steps and are frozen
         afterwards. None: 1000, with :class:`NUTS` its own default, or what the trial recommends if the library chose

@@ -1,5 +1,6 @@
 """Check how a run ended, whether its chains moved, and how many trajectories failed: R-hat does not show these."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,7 +36,10 @@ def stopped(posterior: xr.Dataset) -> Finding:
 
 
 def movement(posterior: xr.Dataset) -> list[Finding]:
-    """Return findings on the chains that never moved, and on those that hardly did."""
+    """Return findings on the chains that never moved, and on those that hardly did.
+
+    A chain of NUTS that rests has a step size that collapsed during tuning: its trajectories end where they start.
+    """
     draws = posterior.sizes["draw"]
     if draws < SMALLEST_RUN:
         sentence = f"chains were not checked for movement: {SMALLEST_RUN} draws are needed, there are {draws}"
@@ -43,11 +47,15 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
     moves = share_of_moves(posterior)
     labels = posterior["chain"].values
     advice = "reduce the scale, tune it (target_acceptance), or start elsewhere"
+    cause = "the steps are too large or the start is far off"
+    if "nuts" in posterior.attrs:
+        advice = _advice_for_nuts(posterior.attrs)
+        cause = "the step size of its trajectories collapsed during tuning, or the start is far off"
     # A discrete posterior may put all its mass on one state; a continuous one cannot.
     continuous = any(variable.dtype.kind == "f" for variable in posterior.values())
     found = []
     if stuck := labels[moves == 0.0].tolist():
-        sentence = f"chain(s) {stuck} never moved in {draws} draws: the steps are too large or the start is far off"
+        sentence = f"chain(s) {stuck} never moved in {draws} draws: {cause}"
         found.append(
             Finding(
                 "movement", "failure" if continuous else "warning", sentence, advice, 0.0, HARDLY_ANY, _named(stuck)
@@ -60,6 +68,23 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
     least = float(moves.min())
     passed = Finding("movement", "ok", f"the slowest chain moved in {least:.0%} of its draws", "", least, HARDLY_ANY)
     return found or [passed]
+
+
+def _advice_for_nuts(attrs: Mapping[str, Any]) -> str:
+    """Return what helps NUTS to move, without what this run has already."""
+    settings = json.loads(attrs.get("inference_library_settings", "{}"))
+    ways = ["give all variables scales of order 1"]
+    if not settings.get("non_centred"):
+        ways += ["write hierarchical effects as sigma * z with z ~ N(0, 1), amc.NUTS(non_centred=True)"]
+    if attrs.get("adaptation") == "diag":
+        ways += ['take scales from the draws alone, amc.NUTS(adaptation="draw_diag")']
+    ways += [_higher_acceptance(settings), "tune longer (tune)", "start elsewhere (initvals)"]
+    return f"{', '.join(ways[:-1])}, or {ways[-1]}"
+
+
+def _higher_acceptance(settings: Mapping[str, Any]) -> str:
+    accept = float(settings.get("target_accept", 0.8))
+    return f"raise target_accept, amc.NUTS(target_accept={(1.0 + accept) / 2.0:.3g})"
 
 
 def undefined(stats: xr.Dataset) -> list[Finding]:
@@ -117,10 +142,9 @@ def _divergences(diverging: xr.DataArray, settings: Mapping[str, Any]) -> Findin
         return Finding("divergences", "ok", "no trajectory diverged", "", 0.0, 0.0)
     per_chain = diverging.sum("draw")
     where = _named(diverging["chain"].to_numpy()[per_chain.to_numpy() > 0].tolist())
-    accept = float(settings.get("target_accept", 0.8))
     advice = (
-        f"raise target_accept, amc.NUTS(target_accept={(1.0 + accept) / 2.0:.3g}), or write hierarchical effects in "
-        "the other form, sigma * z with z ~ N(0, 1) in place of N(0, sigma), amc.NUTS(non_centred=True), or the reverse"
+        f"{_higher_acceptance(settings)}, or write hierarchical effects in the other form, sigma * z with z ~ N(0, 1) "
+        "in place of N(0, sigma), amc.NUTS(non_centred=True), or the reverse"
     )
     sentence = f"{number} of {draws} trajectories diverged: the draws may miss part of the posterior"
     return Finding("divergences", "warning", sentence, advice, float(number), 0.0, where)

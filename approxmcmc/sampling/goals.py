@@ -29,11 +29,14 @@ HALVED = 4  # divides the number of draws kept at a goal, because the next goal 
 BYTES = 2**25  # largest size of the draws and records of a chain
 FEWEST_KEPT = 1000  # a chain may keep this many draws, however large each is, before it drops every second one
 ENOUGH = 400  # effective draws by default: standard errors of .05 posterior standard deviations
-# If draws do not suffice they are thinned by up to 16, or further as long as all steps together take less than a minute
-# of counted work. If chains still do not mix, the run warns instead of continuing for ever.
+# If draws do not suffice they are thinned by up to 16, further as long as all steps together take less than a minute of
+# counted work, and less where they take more than ten minutes. If chains still do not mix, the run warns instead of
+# continuing for ever: a user waits ten minutes for more effective draws, but not for a day.
 MOST_THINNING = 16
 LONGEST_THINNING = 1024
 MOST_SECONDS = 60.0
+LONG_SECONDS = 600.0
+MOST_UNCOUNTED = 4  # if the work is not counted: NUTS on a model that is not read row by row, however large
 FEW_EFFECTIVE = 5.0  # effective draws for each chain: chains that each stay in a mode have one or two
 HARDLY = 1.5  # growth of the ESS of chains of four times the length; it is about four if chains mix
 FAR_MORE = 4.0  # cost of steps over the expected one, above which the thinning is limited by the cost
@@ -295,16 +298,20 @@ class EffectiveDraws(_Looks):
 def most_thinning(seconds_per_step: float, steps: int) -> int:
     """Return the largest thinning for draws that take `steps` steps of all chains, at `seconds_per_step`.
 
-    The seconds are computed from counted work, see `approxmcmc.design.work`; no clock is read.
+    The seconds are computed from counted work, see `approxmcmc.design.work`; no clock is read. They are infinite if
+    they are unknown, as for NUTS on a model that is not read row by row.
 
     Examples
     --------
-    >>> most_thinning(1e-3, 4000), most_thinning(1e-4, 4000), most_thinning(1.0, 4000)
-    (16, 128, 16)
+    >>> [most_thinning(seconds, 4000) for seconds in (1e-4, 1e-3, 0.02, 1.0, math.inf)]
+    [128, 16, 4, 1, 4]
     """
+    if math.isinf(seconds_per_step):
+        return MOST_UNCOUNTED
     affordable = affordable_thinning(seconds_per_step, steps)
-    most = MOST_THINNING
-    while 2 * most <= min(affordable, LONGEST_THINNING):
+    longest = affordable * LONG_SECONDS / MOST_SECONDS
+    most = 1
+    while 2 * most <= min(longest, MOST_THINNING) or 2 * most <= min(affordable, LONGEST_THINNING):
         most *= 2
     return most
 

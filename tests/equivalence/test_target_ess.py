@@ -198,8 +198,8 @@ class TestThinnedDraws:
     def test_they_are_those_of_a_thinned_run(self):
         asked = Settings(draws=20, tune=20, chains=2, thin=3, seed=5, audit_every=None, enough=1e9)
         thinned, _ = carry_out(RunPlan(TARGET, WALK, asked, TARGET.content_hash()), None, cores=1, progressbar=False)
-        assert thinned.posterior.attrs["thinned_by"] == 16 and thinned.posterior.attrs["thin"] == 48
-        assert_same(thinned, draw(draws=20, thin=48), but=("perf_counter_diff", "thread_time_diff", "acceptance_rate"))
+        assert thinned.posterior.attrs["thinned_by"] == 4 and thinned.posterior.attrs["thin"] == 12
+        assert_same(thinned, draw(draws=20, thin=12), but=("perf_counter_diff", "thread_time_diff", "acceptance_rate"))
 
     @pytest.mark.parametrize(("rate", "every"), [(0.5, 1), (0.06, 2), (0.01, 16), (0.001, 16), (0.0, 1)])
     def test_they_are_thinned_no_further_than_they_need_be(self, rate, every):
@@ -210,6 +210,13 @@ class TestThinnedDraws:
             assert there.draws == 1000 * there.every == 2 * goal.draws
             goal = there
         assert plan.found(np.empty((4, 1000, 1))) == {"thinned_by": every} and goal.every == every
+
+    @pytest.mark.parametrize(
+        ("seconds", "most"), [(0.01, 1024), (1.0, 32), (30.0, 16), (100.0, 4), (600.0, 1), (1e5, 1), (np.inf, 4)]
+    )
+    def test_a_long_run_is_not_made_many_times_as_long(self, seconds, most):
+        """All steps take at most 60 seconds of counted work beyond a factor of 16, and 600 below; unknown work: 4."""
+        assert goals.most_thinning(seconds / 4000, 4000) == most
 
     @pytest.mark.parametrize(("agrees_at", "most", "every"), [(1, 16, 1), (4, 16, 4), (32, 16, 16), (32, 64, 32)])
     def test_they_go_on_until_chains_agree(self, agrees_at, most, every):

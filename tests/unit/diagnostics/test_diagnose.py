@@ -89,6 +89,18 @@ class TestEachCheck:
         found = fired(trace_of(slow(chains(), 1)))
         assert ("movement", "warning", "chain 1") in [(one.check, one.verdict, one.where) for one in found]
 
+    @pytest.mark.parametrize(("adaptation", "non_centred"), [("diag", False), ("draw_diag", True)])
+    def test_a_chain_of_nuts_that_does_not_move_has_no_scale_to_reduce(self, adaptation, non_centred):
+        settings = {"target_accept": 0.9, "non_centred": non_centred}
+        trace = trace_of(stuck(chains(), 2), attrs={"nuts": "nutpie", "adaptation": adaptation})
+        trace["posterior"].attrs["inference_library_settings"] = json.dumps(settings)
+        [found] = fired(trace)
+        assert "the step size of its trajectories collapsed during tuning" in found.finding
+        assert "target_acceptance" not in found.advice and "scale," not in found.advice
+        assert "target_accept=0.95" in found.advice and "start elsewhere" in found.advice
+        assert ('adaptation="draw_diag"' in found.advice) == (adaptation == "diag")
+        assert ("non_centred=True" in found.advice) != non_centred
+
     def test_states_may_rest_where_their_posterior_does(self):
         draws = np.zeros((2, 400, 1))
         draws[0, 100], draws[1, 300] = 1.0, 1.0
