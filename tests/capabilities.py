@@ -81,7 +81,7 @@ class Family(NamedTuple):
     """A row of the table: its public class, responses, the settings that choose the family, and the class of groups.
 
     `sizes` are further numbers of each row, by their argument's name. `has_intercept` says whether the family takes an
-    intercept.
+    intercept, `offset` is a known part of its predictors.
     """
 
     make: Callable[..., Target]
@@ -90,6 +90,7 @@ class Family(NamedTuple):
     groups: Callable[..., Target] | None = None
     sizes: Mapping[str, np.ndarray] = MappingProxyType({})
     has_intercept: bool = True
+    offset: np.ndarray = OFFSET
 
 
 def in_groups(family: Any, **settings: Any) -> Callable[..., Target]:
@@ -131,7 +132,12 @@ FAMILIES = {
     "beta, known precision": Family(targets.BetaRegression, SHARES, {"phi": 6.0}, in_groups("beta", shape=6.0)),
     "beta": Family(targets.BetaRegression, SHARES, groups=in_groups("beta")),
     "ordered logit": Family(targets.OrderedRegression, CLASSES, groups=in_groups("ordered logit"), has_intercept=False),
-    "softmax": Family(targets.SoftmaxRegression, CLASSES, groups=in_groups("softmax")),
+    "softmax": Family(
+        targets.SoftmaxRegression,
+        CLASSES,
+        groups=in_groups("softmax"),
+        offset=np.column_stack([OFFSET, 0.0 * OFFSET, -OFFSET]),
+    ),
     "yours": Family(functools.partial(targets.GLMTarget, log_poisson), COUNTS, groups=in_groups(log_poisson)),
     "yours, with bounds": Family(
         functools.partial(targets.GLMTarget, log_logit, **BOUNDED),
@@ -158,7 +164,7 @@ SOURCE = "source"
 DESIGNS: dict[str, Callable[[Family], dict[str, Any]]] = {
     "matrix": lambda family: {"X": X, "y": family.y, **family.sizes},
     "table with text": lambda family: {"X": TABLE, "y": family.y, **intercept(family), **family.sizes},
-    "offset": lambda family: {"X": X, "y": family.y, "offset": OFFSET, **family.sizes},
+    "offset": lambda family: {"X": X, "y": family.y, "offset": family.offset, **family.sizes},
     "weights": lambda family: {"X": X, "y": family.y, "weights": WEIGHTS, **family.sizes},
     SOURCE: lambda family: {
         "X": parquet(),

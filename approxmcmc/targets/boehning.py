@@ -7,7 +7,8 @@ eta = (x' beta_1, ..., x' beta_K), lse(eta) = log sum_k exp(eta_k), t the datum'
     A = (I - 11'/K) / 2,
 
 which touches the likelihood at eta_0. Sums of log B only need X'X, not a (K p, K p) matrix: A is the same for all data.
-X is the design of one class: all classes have the same columns.
+X is the design of one class: all classes have the same columns. A known offset o is a part of eta, so with
+eta = o + delta the bound has the slope of delta less A o.
 
 Reference: Boehning (1992), Multinomial logistic regression algorithm.
 """
@@ -51,7 +52,10 @@ def boehning_bound(
         gaps = gaps_of_columns
         add_gap_gradient = add_gap_gradient_of_columns
     else:
-        slope = _slope(design, linear)[places.ravel()]
+        known = design.of_all_rows(np.zeros(design.dim)).T  # offsets
+        in_offset = 0.5 * (known - known.mean(axis=1, keepdims=True))  # A o
+        constant += ((linear - 0.5 * in_offset) * known).sum(axis=1)
+        slope = _slope(design, linear - in_offset)[places.ravel()]
         data = (*design.arrays, touch)
         gaps = gaps_of_design
         add_gap_gradient = add_gap_gradient_of_design

@@ -72,6 +72,9 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         A function ``log_prior(beta) -> float`` that replaces the normal prior; beta is one vector, class by class.
     coef_names
         Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
+    offset
+        A known part of the predictor of each class, shape (n, K), a column for each class in their order; None: 0. A
+        number for each row alone would cancel.
 
     Raises
     ------
@@ -110,12 +113,14 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         *,
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
+        offset: Any = None,
     ) -> None:
-        check_same_index(WHO, X=X, y=y)
+        check_same_index(WHO, X=X, y=y, offset=offset)
         y = response_source(y)
+        offset = response_source(offset)
         response = checked_array(y, "y", who=WHO)
         columns = read_columns(X, response, intercept=intercept, coef_names=coef_names, who=WHO)
-        self.given = kept((columns.designs, y))
+        self.given = kept((columns.designs, offset, y))
         self.reference_levels = columns.reference_levels
         self.has_intercept = intercept
         self._labels = classes_of(response)
@@ -127,24 +132,37 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         classes: dict[str, Any] = {"category": [int(label) for label in self._labels]}
         self.variables = Variables(shapes, dims, {**classes, **{axis: list(of) for axis, of in columns.coords.items()}})
         check_names(self.variables, who=WHO)
-        self._place(columns.parts(len(response), who=WHO), response)
+        self._place(columns.parts(len(response), who=WHO), offset, response)
 
-    def _place(self, parts: list[PredictorPart], y: np.ndarray) -> None:
+    def _place(self, parts: list[PredictorPart], offset: Any, y: np.ndarray) -> None:
         """Store rows."""
         classes = np.searchsorted(self._labels, y).astype(np.int64, copy=False)
-        self._set_rows(self._design_of(parts, len(y)), (classes,))
+        self._set_rows(self._design_of(parts, offset, len(y)), (classes,))
 
-    def _design_of(self, parts: list[PredictorPart], n: int) -> Design:
+    def _design_of(self, parts: list[PredictorPart], offset: Any, n: int) -> Design:
         """Return the design of n rows: a variable holds the entries of the first class, then those of the next."""
         shapes = self.variables.shapes
         of_classes = {
             str(k): [spread(part, k * shapes[str(part.variable)][1], 1) for part in parts]
             for k in range(self.n_classes)
         }
+        if offset is not None:
+            known = checked_array(offset, "offset", who=WHO).astype(np.float64, copy=False)
+            if known.shape != (n, self.n_classes):
+                raise InvalidInputError(
+                    f"{WHO}: offset must have shape ({n}, {self.n_classes}), a column for each class (a number for "
+                    f"each row alone would cancel), found {known.shape}"
+                )
+            for k in range(self.n_classes):
+                of_classes[str(k)].append(PredictorPart(None, known[:, [k]]))
         return assemble(of_classes, self.variables, n)
 
     def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfClasses:
-        """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows."""
+        """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.
+
+        New rows may have an ``offset``, by default 0.
+        """
+        offset = None if rows is None else columns.pop("offset", None)
         given = [name for name, column in columns.items() if column is not None]
         if given:
             raise InvalidInputError(f"predict for {WHO}: these rows take no {' and no '.join(given)}")
@@ -154,15 +172,15 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         parts = parts_of_new_rows(
             rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=f"predict for {WHO}"
         )
-        design = self._design_of(parts, len(rows))
+        design = self._design_of(parts, offset, len(rows))
         return RowsOfClasses(design, self.likelihood, labels=labels_of_rows(rows), axes=axes)
 
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
-        """Return this model with other data: `given` is (designs, y), with this model's variables and classes."""
-        designs, y = given
+        """Return this model with other data: `given` is (designs, offset, y), with its variables and classes."""
+        designs, offset, y = given
         other = copy.copy(self)
         other.given = None
-        other._place(parts_of_designs(designs, n_obs, who=WHO), y)
+        other._place(parts_of_designs(designs, n_obs, who=WHO), offset, y)
         return other
 
     def longest_gradients(self) -> np.ndarray:

@@ -129,6 +129,9 @@ def test_classes_have_probabilities_and_are_drawn_by_them(rng):
     assert shares["category"].values.tolist() == [0, 5, 10]
     eta = np.einsum("scij,rj->scri", trace["posterior"]["beta"].transpose(..., "category", "coef").values, new)
     np.testing.assert_allclose(shares, softmax(eta, axis=-1), rtol=1e-12)
+    known = rng.normal(size=(4, 3))
+    moved = amc.predict(trace, target, new, offset=known)["predictions"]["y_mean"]
+    np.testing.assert_allclose(moved, softmax(eta + known, axis=-1), rtol=1e-12)
     drawn = amc.predict(trace, target, new, kind="response", random_seed=1)["predictions"]["y"]
     counts = np.stack([(drawn == k).mean(("chain", "draw")) for k in range(3)], axis=-1)
     expected = shares.mean(("chain", "draw")).to_numpy()

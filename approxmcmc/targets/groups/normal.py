@@ -56,6 +56,8 @@ class NormalGroups(NormalTerms):
         A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, L row by row, log noise).
     coef_names
         Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
+    offset
+        A known part of the mean, shape (n,); None: 0.
 
     Raises
     ------
@@ -102,14 +104,21 @@ class NormalGroups(NormalTerms):
         noise_scale: float = 1.0,
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
+        offset: Any = None,
     ) -> None:
         who = "NormalGroups"
-        check_same_index(who, X=X, y=y, groups=groups, slopes=slopes, errors=errors)
+        check_same_index(who, X=X, y=y, groups=groups, slopes=slopes, errors=errors, offset=offset)
         X = design_source(X, intercept=intercept)
         y = response_source(y)
         X, y, coef = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
         self.n_rows = len(y)
-        columns = [np.broadcast_to(1.0, (self.n_rows, 1)), X, y.astype(np.float64, copy=False)]
+        y = y.astype(np.float64, copy=False)
+        if offset is not None:
+            known = checked_array(response_source(offset), "offset", who=who).astype(np.float64, copy=False)
+            if known.shape != y.shape:
+                raise InvalidInputError(f"{who}: offset must hold {len(y)} numbers, found shape {known.shape}")
+            y = y - known
+        columns = [np.broadcast_to(1.0, (self.n_rows, 1)), X, y]
         if slopes is not None:
             found = checked_array(slopes, "slopes", who=who)
             if found.ndim not in (1, 2) or len(found) != self.n_rows:

@@ -88,11 +88,13 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         table: tuple[np.ndarray, ...],
         weight: np.ndarray | None = None,
         code: np.ndarray | None = None,
+        offset: np.ndarray | None = None,
     ) -> None:
         """Sort the rows of Z, X, `y` and `size` (see `families`) by group; set `data`, with the table of a `link`.
 
         `weight` multiplies the log densities of rows of one family, if it is given; `stack` then becomes that of the
-        weighted family. `code` says which of two families each row follows.
+        weighted family. `code` says which of two families each row follows. `offset` is a last column of X, whose
+        entry of phi is 1.
         """
         start = groups.start
         q = self.n_columns
@@ -106,7 +108,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         self.n_rows = len(y)
         responses = by_group(columns_of(y, size, code), groups)
         self.data = (
-            by_group([Z, X], groups)[None],
+            by_group([Z, X, *([] if offset is None else [offset])], groups)[None],
             responses[None],
             np.column_stack([start[:-1], start[1:]]),
             np.zeros((self.n_obs, q + q * (q + 1) // 2)),

@@ -34,7 +34,7 @@ from approxmcmc.targets.tall_data import Prior
 class GroupedTarget(QuadratureTerms):
     r"""Rows of a generalised linear model in groups with random intercepts, integrated out by adaptive quadrature.
 
-    ``y_gi ~ family(x_gi' beta + sigma z_g)``, ``z_g ~ N(0, 1)``; the terms are the G groups.
+    ``y_gi ~ family(x_gi' beta + offset_gi + sigma z_g)``, ``z_g ~ N(0, 1)``; the terms are the G groups.
 
     Parameters
     ----------
@@ -68,6 +68,8 @@ class GroupedTarget(QuadratureTerms):
         Nodes K of a group; None chooses, see Notes.
     coef_names
         Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
+    offset
+        A known part of the predictor, shape (n,), such as a log exposure; None: 0.
 
     Attributes
     ----------
@@ -133,14 +135,16 @@ class GroupedTarget(QuadratureTerms):
         at: Any = None,
         n_nodes: int | None = None,
         coef_names: Sequence[str] | None = None,
+        offset: Any = None,
     ) -> None:
         who = "GroupedTarget"
-        check_same_index(who, X=X, y=y, groups=groups, trials=trials)
+        check_same_index(who, X=X, y=y, groups=groups, trials=trials, offset=offset)
         X = design_source(X, intercept=intercept)
         y = response_source(y)
         trials = response_source(trials)
+        offset = response_source(offset)
         groups = with_sources(groups)
-        self.given = kept((X, y, groups, trials))
+        self.given = kept((X, y, groups, trials, offset))
         X, y, coef = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
         y, n_rows, p = y.astype(np.float64, copy=False), len(y), len(coef)
         self.family_name = family if isinstance(family, str) else family.__name__
@@ -158,7 +162,9 @@ class GroupedTarget(QuadratureTerms):
         self.grouping = grouping(groups, n_rows, who=who)
         self.variables = group_variables(coef, ["intercept"], knows_noise=True)
         self._refuse_convex(y, size)
-        self.arrange(_ones(n_rows, 1), X, y, size, self.grouping, self._link(p))
+        known = _offset(offset, n_rows, who)
+        table = self._link(p, has_offset=known is not None)
+        self.arrange(_ones(n_rows, 1), X, y, size, self.grouping, table, offset=known)
         for name, value in {"prior_scale": prior_scale, "effect_scale": effect_scale}.items():
             if not value > 0.0:
                 raise InvalidInputError(f"{who}: {name} must be positive, found {value!r}")
@@ -195,7 +201,9 @@ class GroupedTarget(QuadratureTerms):
         return bare
 
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
-        """Return this model with other rows, which must be those of `n_obs` groups: `given` is (X, y, groups, trials).
+        """Return this model with other rows, which must be those of `n_obs` groups.
+
+        `given` is (X, y, groups, trials, offset).
 
         Raises
         ------
@@ -203,7 +211,7 @@ class GroupedTarget(QuadratureTerms):
             If the rows belong to another number of groups.
         """
         other = copy.copy(self)
-        (X, y, labels, trials) = given
+        (X, y, labels, trials, offset) = given
         other.given = None
         other.grouping = grouping(labels, len(y), who="GroupedTarget")
         if len(other.grouping.labels) != n_obs:
@@ -212,18 +220,23 @@ class GroupedTarget(QuadratureTerms):
                 "must not be split, so give all rows of each"
             )
         size = _sizes(self.family_name, y, trials, "GroupedTarget")
-        other.arrange(_ones(len(y), 1), X, y, size, other.grouping, self.rule[2:])
+        known = _offset(offset, len(y), "GroupedTarget")
+        other.arrange(_ones(len(y), 1), X, y, size, other.grouping, self.rule[2:], offset=known)
         other.data = (*other.data[:4], *self.rule)
         other.refit()
         return other
 
-    def _link(self, p: int) -> Any:
-        """Return the table that maps theta to phi: beta unchanged, abs(sigma), and the log of a known shape."""
+    def _link(self, p: int, *, has_offset: bool) -> Any:
+        """Return the table that maps theta to phi: beta unchanged, 1 for an offset, abs(sigma), and the log shape."""
         places = [*((j, AS_IT_IS) for j in range(p)), (p, ABS)]
-        products: list[tuple[int, float, list[int]]] = [(j, 1.0, [j]) for j in range(p + 1)]
+        columns = p + has_offset
+        products: list[tuple[int, float, list[int]]] = [(j, 1.0, [j]) for j in range(p)]
+        if has_offset:
+            products.append((p, 1.0, []))
+        products.append((columns, 1.0, [p]))
         if self.shape is None:
-            return link(places, products, [False] * (p + 1))
-        return link(places, [*products, (p + 1, float(self.shape), [])], [*[False] * (p + 1), True])
+            return link(places, products, [False] * (columns + 1))
+        return link(places, [*products, (columns + 1, float(self.shape), [])], [*[False] * (columns + 1), True])
 
     def _refuse_convex(self, y: np.ndarray, size: np.ndarray) -> None:
         rows = np.unique(np.linspace(0, len(y) - 1, 64).astype(int))
@@ -294,6 +307,16 @@ def _sizes(family: str, y: np.ndarray, trials: Any, who: str) -> np.ndarray:
                 f"{who}: responses of {family!r} are {FAMILIES[family].support}, found {some[row]:g} in row {lo + row}"
             )
     return size
+
+
+def _offset(offset: Any, n: int, who: str) -> np.ndarray | None:
+    """Return a user's offset as n floats, or None."""
+    if offset is None:
+        return None
+    known = checked_array(offset, "offset", who=who).astype(np.float64, copy=False)
+    if known.shape != (n,):
+        raise InvalidInputError(f"{who}: offset must hold {n} numbers, as y does, found shape {known.shape}")
+    return known
 
 
 def _ones(*shape: int) -> np.ndarray:

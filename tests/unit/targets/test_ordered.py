@@ -77,6 +77,7 @@ def test_the_twin_of_pymc_has_the_same_density(scales):
     assert values[0] == pytest.approx(values[1], rel=1e-10)
 
 
+@pytest.mark.recompiles
 def test_the_mode_is_where_the_gradient_is_zero_and_its_curvature_that_of_the_density():
     target = of_kind("table", prior_scale=2.0, cutpoint_scale=3.0, offset=OFFSET)
     assert "concave in coefficients and cutpoints" in target.why_one_mode
@@ -90,6 +91,7 @@ def test_the_mode_is_where_the_gradient_is_zero_and_its_curvature_that_of_the_de
     np.testing.assert_allclose(fit.precision, -np.array(bends) / 2e-4, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.recompiles
 def test_two_categories_are_a_logistic_regression():
     y = CODES > 1
     ordered = amc.targets.OrderedRegression(X, y, prior_scale=2.0, cutpoint_scale=2.0)
@@ -102,6 +104,7 @@ def test_two_categories_are_a_logistic_regression():
     assert values[0] == pytest.approx(values[1], rel=1e-12)
 
 
+@pytest.mark.recompiles
 def test_equal_rows_are_merged():
     twice = np.tile(np.arange(12), 4)
     target = amc.targets.OrderedRegression(X[twice], CODES[twice])
@@ -146,6 +149,7 @@ def test_categories_keep_their_order_and_their_labels():
     assert unused.setup_attrs["categories"] == "low, mid, high, top, best"
 
 
+@pytest.mark.recompiles
 def test_sources_give_the_same_target(tmp_path):
     pq.write_table(pa.table({"a": X[:, 0], "b": X[:, 1], "y": CODES, "text": Y.astype(str)}), tmp_path / "0.parquet")
     rows = ParquetFolder(tmp_path)
@@ -183,6 +187,7 @@ def test_predictions_are_probabilities_of_categories(rng):
     assert (np.abs(counts - expected) < 5.0 * error).all()  # false-fail rate below 1e-5
 
 
+@pytest.mark.recompiles
 def test_what_has_no_bound_says_so():
     target = of_kind("matrix")
     fit = amc.numerics.Laplace(target.initial_point(), np.eye(7))
