@@ -164,16 +164,18 @@ def open_run_file(path: str | os.PathLike[str], asked: Mapping[str, Any], *, any
     remove_leftovers(path)  # the temporary file of a process that was killed while it wrote
     if not path.exists():
         return RunFile(path, asked)
-    known = read_checkpoint(path)
+    checkpoint = read_checkpoint(path)
     if any_seed:
-        asked = {**asked, "seed": known.about["asked"].get("seed")}
-    refuse_another_run(path, known.about["asked"], asked)
-    return run_file_of(path, known)
+        asked = {**asked, "seed": checkpoint.about["asked"].get("seed")}
+    refuse_another_run(path, checkpoint.about["asked"], asked)
+    return run_file_of(path, checkpoint)
 
 
-def run_file_of(path: Path, known: Checkpoint) -> RunFile:
+def run_file_of(path: Path, checkpoint: Checkpoint) -> RunFile:
     """Return the file of a checkpoint that was read."""
-    return RunFile(path, known.about["asked"], dict(known.about["made"]), known.snapshot, known.trace)
+    return RunFile(
+        path, checkpoint.about["asked"], dict(checkpoint.about["made"]), checkpoint.snapshot, checkpoint.trace
+    )
 
 
 def refuse_another_run(path: Path, stored: Mapping[str, Any], asked: Mapping[str, Any]) -> None:

@@ -78,8 +78,8 @@ def write_checkpoint(
         When the file cannot be written.
     """
     split = [_split(chain) for chain in snapshot.chains]
-    numbers = [one[0] for one in split]
-    arrays = [one[1] for one in split]
+    numbers = [part[0] for part in split]
+    arrays = [part[1] for part in split]
     text = {"format": FORMAT, "about": about, "snapshot": snapshot._replace(chains=numbers)._asdict()}
     groups = {}
     if trace is not None:
@@ -195,11 +195,11 @@ def _join(plain: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> dict[st
     """Return the snapshot of a chain that `_split` has split."""
     chain = {**plain, **arrays}
     memory = chain.pop("numbers")
-    place = 0
+    column = 0
     for name, kind, size in chain.pop("layout"):
         width = np.dtype(kind).itemsize * size
-        memory[name] = np.frombuffer(chain["memory"][place : place + width].tobytes(), kind)
-        place += width
+        memory[name] = np.frombuffer(chain["memory"][column : column + width].tobytes(), kind)
+        column += width
     return {**chain, "memory": memory}
 
 
@@ -251,18 +251,18 @@ def _tables(trace: xr.DataTree, chain: int, columns: Sequence[tuple[str, int]]) 
 
     `chain` is the index of the chain; the result is by the name of the table.
     """
-    found: dict[str, tuple[int, list[Piece]]] = {}
+    tables: dict[str, tuple[int, list[Piece]]] = {}
     for phase, (draws, stats) in GROUPS.items():
         if draws in trace.children:
             rows = trace[draws].sizes["draw"]
-            found[f"{phase}draws"] = rows, _side_by_side(trace[draws].to_dataset(), chain, columns)
+            tables[f"{phase}draws"] = rows, _side_by_side(trace[draws].to_dataset(), chain, columns)
             for kind, names, dtype in (("counts", COUNT_NAMES, np.int64), ("values", VALUE_NAMES, np.float64)):
-                known = {j: trace[stats][name] for j, name in enumerate(names) if name in trace[stats].data_vars}
-                found[f"{phase}{kind}"] = (
+                variables = {j: trace[stats][name] for j, name in enumerate(names) if name in trace[stats].data_vars}
+                tables[f"{phase}{kind}"] = (
                     rows,
-                    [(j, held.to_numpy()[chain, :, None].astype(dtype, copy=False)) for j, held in known.items()],
+                    [(j, held.to_numpy()[chain, :, None].astype(dtype, copy=False)) for j, held in variables.items()],
                 )
-    return found
+    return tables
 
 
 def _side_by_side(draws: xr.Dataset, chain: int, columns: Sequence[tuple[str, int]]) -> list[Piece]:

@@ -191,7 +191,7 @@ def measure(
         return max(SHARE_OF_TRIAL * min(goal.seconds(fastest, 0.0), rival_price), LEAST_TRIAL)
 
     try:
-        found = trial.measure(worth, audited=not state.exact)
+        measured = trial.measure(worth, audited=not state.exact)
     except FAILURES as error:
         state.verdict = why_not_possible(error)
         state.failure = error
@@ -200,23 +200,24 @@ def measure(
         return
     state.trial_seconds = state.trial_seconds + trial.clock_seconds
     state.trial = trial.counted_seconds
-    left = audits_of(state.candidate, profile) + profile.chains * tuning_steps(found) * found.seconds_per_step
-    price = goal.price(left, found.seconds_per_draw, found.seconds_per_step, found.error)
-    state.measured = found
+    left = audits_of(state.candidate, profile) + profile.chains * tuning_steps(measured) * measured.seconds_per_step
+    price = goal.price(left, measured.seconds_per_draw, measured.seconds_per_step, measured.error)
+    state.measured = measured
     state.price = price
-    if state.candidate.law == "pilot" and found.effective >= RELIABLE:
-        profile.trajectories.append(found.seconds_per_step)
-    if "expansion" in state.candidate.parts and found.effective >= RELIABLE:
+    if state.candidate.law == "pilot" and measured.effective >= RELIABLE:
+        profile.trajectories.append(measured.seconds_per_step)
+    if "expansion" in state.candidate.parts and measured.effective >= RELIABLE:
         profile.transitions.append(
-            seconds_without_light_rows(profile, found.seconds_per_step, found.data_per_step) / found.ess_per_step
+            seconds_without_light_rows(profile, measured.seconds_per_step, measured.data_per_step)
+            / measured.ess_per_step
         )
-    state.unfinished = trial if math.isfinite(rival_price) and found.effective < ENOUGH else None
+    state.unfinished = trial if math.isfinite(rival_price) and measured.effective < ENOUGH else None
 
 
-def tuning_steps(found: Measured) -> int:
+def tuning_steps(measured: Measured) -> int:
     """Return the tuning steps of a run from the trial's states: ten autocorrelation times, from 50 to 1000."""
     low, high = PILOT_TUNE
-    return min(max(int(10.0 * found.memory), low), high)
+    return min(max(int(10.0 * measured.memory), low), high)
 
 
 def may_be_spared(state: CandidateState, best: CandidateState) -> bool:

@@ -192,7 +192,7 @@ def choose_sampler(
         raise IncompatibleError(f"choose_sampler: {target.why_no_choice}. Name a sampler")
     target = compressed(target)
     profile = profile_target(target, seed, chains)
-    states = [initial_state(one, profile, goal) for one in candidates(target)]
+    states = [initial_state(candidate, profile, goal) for candidate in candidates(target)]
     while waiting := [state for state in states if not state.verdict and state.measured is None]:
         best = best_of(states, goal)
         # Among candidates that finish soon, the first in the table: it has less to compile.

@@ -49,17 +49,17 @@ class Ratio(NamedTuple):
 
 def kinds(graphs: Sequence[Any], theta: Any) -> dict[Any, Any]:
     """Return for every variable in some graphs whether it is constant, affine in theta, a `Ratio`, or none of these."""
-    found: dict[Any, Any] = {theta: AFFINE}
+    kind_of: dict[Any, Any] = {theta: AFFINE}
 
     def kind(variable: Any) -> Any:
-        return found.get(variable, CONSTANT)  # a leaf other than theta
+        return kind_of.get(variable, CONSTANT)  # a leaf other than theta
 
     for node in toposort(graphs):
         inputs = [kind(variable) for variable in node.inputs]
         result = _kind_of(node, inputs)
         for output in node.outputs:
-            found[output] = result
-    return found
+            kind_of[output] = result
+    return kind_of
 
 
 def _kind_of(node: Any, inputs: list[Any]) -> Any:
@@ -130,7 +130,7 @@ def picked_first(graph: Any, theta: Any) -> Any:
         node = vector.owner
         if kind.get(vector, CONSTANT) in (CONSTANT, AFFINE) or not isinstance(node.op, Elemwise):
             return vector[index]
-        return node.op(*(one if one.broadcastable[0] else picked(one, index) for one in node.inputs))
+        return node.op(*(operand if operand.broadcastable[0] else picked(operand, index) for operand in node.inputs))
 
     replaced: dict[Any, Any] = {}
     nodes: list[Any] = list(toposort([graph]))
@@ -150,7 +150,7 @@ def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list
     predictors each of `quantities` needs.
     """
     kind = kinds([graph], theta)
-    found = []
+    cuts = []
     seen = set()
     waiting = [graph]
     while waiting:
@@ -163,10 +163,10 @@ def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list
             continue
         chain = _chain(variable, kind)
         counts = count(chain)
-        fewest = max(place for place, number in enumerate(counts) if number == min(counts))
-        if chain[fewest] not in found:
-            found.append(chain[fewest])
-    return found
+        fewest = max(position for position, number in enumerate(counts) if number == min(counts))
+        if chain[fewest] not in cuts:
+            cuts.append(chain[fewest])
+    return cuts
 
 
 def _weights_rows(node: Any, factors: list[Any]) -> bool:
@@ -174,17 +174,17 @@ def _weights_rows(node: Any, factors: list[Any]) -> bool:
     if _name(node.op) in MULTIPLYING:
         return True
     is_product = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul | TrueDiv)
-    return is_product and not all(all(one.broadcastable) for one in factors)
+    return is_product and not all(all(factor.broadcastable) for factor in factors)
 
 
 def _chain(variable: Any, kind: dict[Any, Any]) -> list[Any]:
     """Return an affine quantity, then its only part, and so on, until a quantity has no part or several."""
     chain = [variable]
     while (node := chain[-1].owner) is not None:
-        below = [one for one in node.inputs if kind.get(one, CONSTANT) != CONSTANT]
-        constant = [one for one in node.inputs if one not in below]
+        below = [operand for operand in node.inputs if kind.get(operand, CONSTANT) != CONSTANT]
+        constant = [operand for operand in node.inputs if operand not in below]
         if isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Second):
-            below = [one for one in node.inputs[1:] if kind.get(one, CONSTANT) != CONSTANT]
+            below = [operand for operand in node.inputs[1:] if kind.get(operand, CONSTANT) != CONSTANT]
         if len(below) != 1 or kind[below[0]] != AFFINE or _weights_rows(node, constant):
             break
         chain.append(below[0])

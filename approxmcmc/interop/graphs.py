@@ -124,15 +124,15 @@ def merge_branches(graph: Any) -> Any:
     """
 
     def choose(condition: Any, yes: Any, no: Any) -> Any:
-        one = yes.owner
+        node = yes.owner
         other = no.owner
-        if one is not None and other is not None and one.op == other.op and isinstance(one.op, Elemwise):
-            pairs = enumerate(zip(one.inputs, other.inputs, strict=False))
-            differing = [(place, pair) for place, pair in pairs if not _are_same(*pair)]
-            if len(differing) == 1 and len(one.inputs) == len(other.inputs):
-                [(place, (first, second))] = differing
+        if node is not None and other is not None and node.op == other.op and isinstance(node.op, Elemwise):
+            pairs = enumerate(zip(node.inputs, other.inputs, strict=False))
+            differing = [(position, pair) for position, pair in pairs if not _are_same(*pair)]
+            if len(differing) == 1 and len(node.inputs) == len(other.inputs):
+                [(position, (first, second))] = differing
                 merged = choose(condition, first, second)
-                return one.op(*(merged if k == place else variable for k, variable in enumerate(one.inputs)))
+                return node.op(*(merged if k == position else variable for k, variable in enumerate(node.inputs)))
         return pt.switch(condition, yes, no)
 
     def make(node: Any, inputs: list[Any]) -> list[Any] | None:
@@ -173,8 +173,10 @@ def over_flat(
 
 def leaves(graphs: Sequence[Any]) -> list[Any]:
     """List the arrays, constant or shared, that graphs depend on."""
-    found = [v for v in ancestors(graphs) if v.owner is None and isinstance(v, SharedVariable | TensorConstant)]
-    return [leaf for leaf in found if isinstance(value_of(leaf), np.ndarray)]
+    leaves_of_graphs = [
+        v for v in ancestors(graphs) if v.owner is None and isinstance(v, SharedVariable | TensorConstant)
+    ]
+    return [leaf for leaf in leaves_of_graphs if isinstance(value_of(leaf), np.ndarray)]
 
 
 def is_shared(leaf: Any) -> bool:
@@ -210,8 +212,8 @@ def operations_of_a_row(graph: Any, n_rows: int, branched: float = TRANSCENDENTA
 
 def work_of_a_row(graph: Any, n_rows: int, stored: float = 0.0) -> TermWork:
     """Return the work of a row and of its gradient, counted from the graph; a row reads `stored` bytes of data."""
-    found = operations_of_a_row(graph, n_rows)
-    return TermWork(found, GRADIENT * found, stored, "matrices" if _has_factors(graph) else "graph")
+    operations = operations_of_a_row(graph, n_rows)
+    return TermWork(operations, GRADIENT * operations, stored, "matrices" if _has_factors(graph) else "graph")
 
 
 def _has_factors(graph: Any) -> bool:

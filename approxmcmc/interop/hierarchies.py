@@ -90,16 +90,16 @@ def variance_ratio(model: Any, effect: Any, score: Callable[[np.ndarray], np.nda
     entry.
     """
     start = initial_point(model)
-    place = 0
+    start_of_entries = 0
     for value in (model.rvs_to_values[variable] for variable in model.free_RVs):
-        entries = slice(place, place + np.size(start[value.name]))
+        entries = slice(start_of_entries, start_of_entries + np.size(start[value.name]))
         if value is model.rvs_to_values[effect]:
             break
-        place = entries.stop
-    here = np.concatenate([np.ravel(start[model.rvs_to_values[v].name]) for v in model.free_RVs]).astype(np.float64)
-    there = here.copy()
+        start_of_entries = entries.stop
+    point = np.concatenate([np.ravel(start[model.rvs_to_values[v].name]) for v in model.free_RVs]).astype(np.float64)
+    there = point.copy()
     there[entries] += DIFFERENCE
-    slope = score(here)[entries]
+    slope = score(point)[entries]
     information = (slope - score(there)[entries]) / DIFFERENCE
     if slope.size < 2 or not (information > 0.0).all():
         return math.nan
@@ -129,13 +129,13 @@ def _number(graph: Any) -> float | None:
 
 def _factors(variable: Any, users: dict[Any, list[Any]]) -> list[Any]:
     """List the scalars that multiply a variable, or entries picked from it."""
-    found: list[Any] = []
+    factors: list[Any] = []
     for node in users.get(variable, []):
         if type(node.op).__name__ in INDEXING and node.inputs[0] is variable:
-            found += _factors(node.outputs[0], users)
+            factors += _factors(node.outputs[0], users)
         elif isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul):
-            found += [_scalar(other) for other in node.inputs if other is not variable and all(other.broadcastable)]
-    return found
+            factors += [_scalar(other) for other in node.inputs if other is not variable and all(other.broadcastable)]
+    return factors
 
 
 def _scalar(graph: Any) -> Any:

@@ -62,7 +62,7 @@ class ModelOfPyMC:
         self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in _shared(self.given)]
         self.hash = model_hash(model) or f"{UNREADABLE} {uuid.uuid4()}"  # unique, so it never matches another model
         self.effects = group_effects(model, self.rows.n_rows, self._score) if scale_effects else []
-        scaled = [(one.effect, one.scale) for one in self.effects if one.scale is not None]
+        scaled = [(effect.effect, effect.scale) for effect in self.effects if effect.scale is not None]
         self.scales = {model.rvs_to_values[v]: model.replace_rvs_by_values([scale])[0] for v, scale in scaled}
         self._multiply = multiplier(self.theta, self.values, self.start, self.scales)
 
@@ -102,7 +102,7 @@ class ModelOfPyMC:
 
     def refuse_changed_data(self) -> None:
         """Raise if the model's data have changed since they were read."""
-        changed = [leaf.name for leaf, known in self.shared if content_hash(value_of(leaf)) != known]
+        changed = [leaf.name for leaf, stored_hash in self.shared if content_hash(value_of(leaf)) != stored_hash]
         if changed:
             raise InvalidInputError(
                 f"from_pymc: the data {changed} were changed (pm.set_data) after the target was made from the model; "
@@ -180,7 +180,7 @@ class TargetOfPyMC:
         n_rows = self.source.rows.n_rows
         sizes = [n_rows] * len(source.model.observed_RVs)
         work = work_as_written(source.model, sizes, int(source.theta.type.shape[0]))
-        longer = max((one.ratio for one in self.effects), default=1.0) ** 0.5
+        longer = max((effect.ratio for effect in self.effects), default=1.0) ** 0.5
         return work._replace(operations=self.n_obs / n_rows * work.operations, longer=longer)
 
     def initial_point(self) -> np.ndarray:
@@ -201,7 +201,7 @@ class TargetOfPyMC:
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
         """Attributes for the trace: coordinates of group effects, what was summed out, and faults (see `faults`)."""
-        attrs = {"group_effects": "; ".join(one.reason for one in self.effects)} if self.effects else {}
+        attrs = {"group_effects": "; ".join(effect.reason for effect in self.effects)} if self.effects else {}
         if self.summed is not None:
             attrs["integrated"] = self.summed.sentence
         if self.source.faults:

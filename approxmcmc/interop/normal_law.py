@@ -29,7 +29,7 @@ def normal_design(source: ModelOfPyMC, found: Predictors) -> Design | None:
     if len(rows.variables) > 1 or type(node.op).__name__ != "NormalRV" or rows.variables[0].ndim > 2:
         return None
     parameters = dict(zip(node.inputs, rows.parameters, strict=True))
-    mean, scale = source.over_flat([parameters[one] for one in node.op.dist_params(node)])
+    mean, scale = source.over_flat([parameters[parameter] for parameter in node.op.dist_params(node)])
     kind = kinds([mean, scale], source.theta)
     if kind.get(mean) != AFFINE or not _has_affine_logarithm(scale, kind):
         return None
@@ -42,7 +42,7 @@ def _of_means(source: ModelOfPyMC, found: Predictors, mean: Any, J: int) -> Desi
     theta = np.random.default_rng(0).normal(size=found.design.dim)
     function = pytensor.function([source.theta], mean, mode="FAST_COMPILE")
     at_theta = np.asarray(function(theta)).T
-    of_rows = [one.size for one in found.quantities if one.row_axis is not None]
+    of_rows = [quantity.size for quantity in found.quantities if quantity.row_axis is not None]
     if of_rows == [J] and np.allclose(found.design.eta(theta, slice(None))[:J], at_theta, rtol=1e-9, atol=1e-9):
         return found.design
     return design_of(source, [Quantity(mean, 0, J)])
@@ -67,8 +67,8 @@ def _has_affine_logarithm(graph: Any, kind: dict[Any, Any]) -> bool:
     if isinstance(operation, Pow):
         base, power = node.inputs
         return kind.get(power, CONSTANT) == CONSTANT and _has_affine_logarithm(base, kind)
-    known = isinstance(operation, Mul | TrueDiv | Sqrt | Sqr | Reciprocal | Abs | Sign)
-    return known and all(_has_affine_logarithm(one, kind) for one in node.inputs)
+    is_known_operation = isinstance(operation, Mul | TrueDiv | Sqrt | Sqr | Reciprocal | Abs | Sign)
+    return is_known_operation and all(_has_affine_logarithm(operand, kind) for operand in node.inputs)
 
 
 def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Design | None:
@@ -81,9 +81,11 @@ def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Des
     of_theta = pytensor.function([source.theta], scale, mode="FAST_COMPILE", on_unused_input="ignore")
 
     def log_scales(theta: np.ndarray) -> np.ndarray:
-        found = np.asarray(of_theta(theta), np.float64)
+        values = np.asarray(of_theta(theta), np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log(np.broadcast_to(found.reshape(-1, 1) if found.ndim == 1 and J == 1 else found, (n_rows, J)))
+            return np.log(
+                np.broadcast_to(values.reshape(-1, 1) if values.ndim == 1 and J == 1 else values, (n_rows, J))
+            )
 
     offsets = log_scales(np.zeros(dim))
     if not np.isfinite(offsets).all():
@@ -104,5 +106,7 @@ def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Des
             span = (X.shape[1], X.shape[1] + 1)
             places = [dim]
             X = np.column_stack([X, column])
-        scales.append(Predictor(span, places, shared=[int(one) for one in shared], values=[float(v) for v in values]))
+        scales.append(
+            Predictor(span, places, shared=[int(entry) for entry in shared], values=[float(v) for v in values])
+        )
     return Design(dim, X, design.codes, design.weights, [*design.predictors[:J], *scales])

@@ -71,14 +71,14 @@ def find_predictors(source: ModelOfPyMC) -> Predictors:
     [terms] = source.over_flat([source.rows.terms()])
     terms = rewrite_graph(picked_first(terms, source.theta), include=("merge",), clone=True)
     quantities = _quantities(source, terms)
-    K = sum(one.size for one in quantities)
+    K = sum(quantity.size for quantity in quantities)
     dim = int(source.theta.type.shape[0])
     if min(MOST_PREDICTORS, dim) < K:
         raise NoLinearPredictorError(
             f"its rows depend on its {dim} parameters through {K} linear predictors, which saves nothing (useful are "
             f"at most {min(MOST_PREDICTORS, dim)})"
         )
-    if not any(one.row_axis is not None for one in quantities):
+    if not any(quantity.row_axis is not None for quantity in quantities):
         raise NoLinearPredictorError("no quantity that is linear in the parameters differs from row to row")
     return Predictors(source.theta, terms, quantities, design_of(source, quantities))
 
@@ -105,17 +105,17 @@ def _quantities(source: ModelOfPyMC, terms: Any) -> list[Quantity]:
         return list(zip(few, some, strict=True))
 
     def measured(variables: list[Any]) -> list[Quantity]:
-        found = []
+        quantities = []
         for variable, (few, some) in zip(variables, shapes(variables), strict=True):
             axes = [axis for axis, lengths in enumerate(zip(few, some, strict=True)) if lengths[0] != lengths[1]]
             if len(axes) > 1:
                 raise NoLinearPredictorError("rows depend on each other")
             rest = [length for axis, length in enumerate(few) if axis not in axes]
-            found.append(Quantity(variable, axes[0] if axes else None, int(np.prod(rest, dtype=int))))
-        return found
+            quantities.append(Quantity(variable, axes[0] if axes else None, int(np.prod(rest, dtype=int))))
+        return quantities
 
-    variables = cut(terms, source.theta, lambda chain: [one.size for one in measured(chain)])
-    return sorted(measured(variables), key=lambda one: one.row_axis is None)
+    variables = cut(terms, source.theta, lambda chain: [quantity.size for quantity in measured(chain)])
+    return sorted(measured(variables), key=lambda quantity: quantity.row_axis is None)
 
 
 class _Asked:
@@ -127,7 +127,7 @@ class _Asked:
         self.n_rows = source.rows.n_rows
         self.dim = int(source.theta.type.shape[0])
         inputs = [source.theta, *source.rows.inputs]
-        variables = [one.variable for one in quantities]
+        variables = [quantity.variable for quantity in quantities]
         self._function = pytensor.function(inputs, variables, mode="FAST_COMPILE", on_unused_input="ignore")
         self.names = [value.name for value in source.values]
         self.sizes = [np.size(source.start[name]) for name in self.names]
@@ -137,12 +137,12 @@ class _Asked:
     def at(self, theta: np.ndarray, *, raw: bool = False) -> np.ndarray:
         """Return all predictors at theta, (K, n_rows), minus their values at the origin unless `raw`."""
         values = self._function(theta, *self.source.rows.data)
-        found = []
-        for one, value in zip(self.quantities, values, strict=True):
+        values_at_theta = []
+        for quantity, value in zip(self.quantities, values, strict=True):
             rows = np.asarray(value, dtype=np.float64)
-            rows = rows.reshape(1, -1) if one.row_axis is None else np.moveaxis(rows, one.row_axis, 0)
-            found.append(np.broadcast_to(rows.reshape(len(rows), -1).T, (one.size, self.n_rows)))
-        predictors = np.concatenate(found)
+            rows = rows.reshape(1, -1) if quantity.row_axis is None else np.moveaxis(rows, quantity.row_axis, 0)
+            values_at_theta.append(np.broadcast_to(rows.reshape(len(rows), -1).T, (quantity.size, self.n_rows)))
+        predictors = np.concatenate(values_at_theta)
         if not np.isfinite(predictors).all():
             raise NoLinearPredictorError("its predictors are not finite at 0")
         return predictors if raw else predictors - self.origin
@@ -170,9 +170,9 @@ class _Asked:
         rng = np.random.default_rng(0)
         for _ in range(POINTS):
             theta = rng.normal(size=self.dim)
-            found = design.eta(theta, slice(None))
+            predicted = design.eta(theta, slice(None))
             expected = self.at(theta, raw=True)
-            if not np.allclose(found, expected, rtol=CLOSE, atol=CLOSE * (1.0 + np.abs(expected).max())):
+            if not np.allclose(predicted, expected, rtol=CLOSE, atol=CLOSE * (1.0 + np.abs(expected).max())):
                 raise NoLinearPredictorError("its predictors are not linear in the parameters")
 
     def _parts(self, name: str, start: int, size: int) -> list[list[PredictorPart]]:
@@ -210,14 +210,14 @@ def _common(column: np.ndarray, origin: np.ndarray) -> float | None:
 
     A column is the difference of a predictor from its value at the origin, and has the rounding error of both.
     """
-    some = slice(None, None, max(1, len(column) // MOST_LOOKED_AT))
-    number = float(f"{np.median(column[some]):.12g}")
+    sample = slice(None, None, max(1, len(column) // MOST_LOOKED_AT))
+    number = float(f"{np.median(column[sample]):.12g}")
 
     def holds(rows: slice) -> bool:
         noise = ROUNDING * (np.abs(origin[rows]) + abs(number))
         return bool((np.abs(column[rows] - number) <= noise).all())
 
-    return number if holds(some) and holds(slice(None)) else None
+    return number if holds(sample) and holds(slice(None)) else None
 
 
 def _column(name: str | None, entry: int, column: np.ndarray, origin: np.ndarray) -> PredictorPart:
@@ -233,11 +233,11 @@ def _dense(name: str, columns: dict[int, np.ndarray], origin: np.ndarray) -> lis
     numbers = {entry: _common(column, origin) for entry, column in columns.items()}
     shared = {entry: number for entry, number in numbers.items() if number}
     entries = [entry for entry, number in numbers.items() if number is None]
-    found = [PredictorPart(name, shared=shared)] if shared else []
+    parts_of_columns = [PredictorPart(name, shared=shared)] if shared else []
     if not entries:
-        return found
+        return parts_of_columns
     X = np.stack([columns[entry] for entry in entries], axis=1)
-    return [*found, PredictorPart(name, X, entries=np.array(entries))]
+    return [*parts_of_columns, PredictorPart(name, X, entries=np.array(entries))]
 
 
 def _picked(name: str, vectors: np.ndarray, answers: np.ndarray, origin: np.ndarray) -> list[PredictorPart] | None:

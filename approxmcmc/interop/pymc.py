@@ -189,15 +189,15 @@ def _read(
             f"from_pymc: {model.sentence}, for the rows of the model only; with data= write a pm.Mixture in their place"
         )
     if data is not None:
-        given = with_sources(dict(data))
-        rows = {name: checked_array(one, name, who="from_pymc", keep_float32=True) for name, one in given.items()}
+        sources = with_sources(dict(data))
+        rows = {name: checked_array(array, name, who="from_pymc", keep_float32=True) for name, array in sources.items()}
         source = ModelOfPyMC(model, row_dim, scale_effects=False, data=rows)
-        return PyMCTarget(source, given=given)
+        return PyMCTarget(source, given=sources)
     source = _read_rows(model, row_dim, scale_effects, faults)
-    found = _find_structure(source) if structure else "it was not looked for"
-    if isinstance(found, PredictorsOfPyMC):
-        return found
-    return PyMCTarget(source, why_no_structure=found)
+    reason = _find_structure(source) if structure else "it was not looked for"
+    if isinstance(reason, PredictorsOfPyMC):
+        return reason
+    return PyMCTarget(source, why_no_structure=reason)
 
 
 @naming_the_arguments
@@ -249,14 +249,14 @@ def explain(model: Any, row_dim: str | None = None) -> str:
             raise
         names = ", ".join(variable.name for variable in model.observed_RVs)
         return f"{names}: no row is a term{left}; why no row is one: {error}"
-    found = _find_structure(source)
+    reason = _find_structure(source)
     rows = f"{source.rows.name}, {source.rows.n_rows} rows"
-    effects = "".join(f"; {one.reason}" for one in source.effects) + left
-    if isinstance(found, PredictorsOfPyMC):
+    effects = "".join(f"; {effect.reason}" for effect in source.effects) + left
+    if isinstance(reason, PredictorsOfPyMC):
         fast = "the library's fast code for linear predictors evaluates it"
-        return f"{rows}: {_describe(found)}; {fast}; {explain_rows(found)}{effects}"
+        return f"{rows}: {_describe(reason)}; {fast}; {explain_rows(reason)}{effects}"
     slow = "PyTensor compiles the model's graph unchanged, and an expansion stores about dim^2 numbers per row"
-    return f"{rows}: {found}; {slow}{effects}"
+    return f"{rows}: {reason}; {slow}{effects}"
 
 
 def _read_rows(model: Any, row_dim: str | None, scale_effects: bool, faults: Sequence[str]) -> ModelOfPyMC:
@@ -315,13 +315,13 @@ def _describe(target: PredictorsOfPyMC) -> str:
         return f"normal regression {parts}"
     if isinstance(target.likelihood, SoftmaxLikelihood):
         return f"softmax regression {parts}"
-    laws = " and ".join(law_name(one) for one in source.rows.variables)
+    laws = " and ".join(law_name(variable) for variable in source.rows.variables)
     return f"{laws} {parts}, terms compiled by PyTensor"
 
 
 def _parts(design: Design) -> str:
     """Return how many predictors differ from row to row, and how many have one value for all rows."""
-    rows = [one for one in design.predictors if one.places or one.codes[0] < one.codes[1]]
+    rows = [predictor for predictor in design.predictors if predictor.places or predictor.codes[0] < predictor.codes[1]]
     shared = design.n_predictors - len(rows)
     parts = f"{'one' if len(rows) == 1 else len(rows)} linear predictor{'s' if len(rows) > 1 else ''}"
     values = "one value" if shared == 1 else f"{shared} values"

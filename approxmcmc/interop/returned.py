@@ -36,20 +36,20 @@ class ReturnedByModel(ReturnedVariables):
     @property
     def names(self) -> Sequence[str]:
         """Names of the deterministics, in the model's order."""
-        return [one.name for one in self.model.deterministics]
+        return [variable.name for variable in self.model.deterministics]
 
     @functools.cached_property
     def _graphs(self) -> Mapping[str, Any]:
         """The graphs of the deterministics, with data in the place of observed variables."""
         model = self.model
-        known = {one: one for one in model.free_RVs}
-        known |= {one: model.rvs_to_values[one] for one in model.observed_RVs}
-        return dict(zip(self.names, rebuild(list(model.deterministics), known), strict=True))
+        replacements = {variable: variable for variable in model.free_RVs}
+        replacements |= {variable: model.rvs_to_values[variable] for variable in model.observed_RVs}
+        return dict(zip(self.names, rebuild(list(model.deterministics), replacements), strict=True))
 
     @property
     def free(self) -> Sequence[str]:
         """Names of the free variables of the model."""
-        return [one.name for one in self.model.free_RVs]
+        return [variable.name for variable in self.model.free_RVs]
 
     @functools.cached_property
     def shapes(self) -> Mapping[str, tuple[int, ...]]:  # type: ignore[override]  # a property, too
@@ -60,7 +60,7 @@ class ReturnedByModel(ReturnedVariables):
             model = self.model
             point = initial_point(model)
             graphs = model.replace_rvs_by_values([self._graphs[name].shape for name in unknown])
-            values = [model.rvs_to_values[one] for one in model.free_RVs]
+            values = [model.rvs_to_values[variable] for variable in model.free_RVs]
             function = pytensor.function(values, graphs, mode=PYTHON, on_unused_input="ignore")
             at_start = function(*(point[value.name] for value in values))
             shapes |= {name: tuple(shape) for name, shape in zip(unknown, at_start, strict=True)}
@@ -92,14 +92,14 @@ class ReturnedByModel(ReturnedVariables):
     def parents(self, name: str) -> Sequence[str]:
         """Return the names of the free variables on which a deterministic depends."""
         above = set(ancestors([self._graphs[name]], blockers=self.model.free_RVs))
-        return [one.name for one in self.model.free_RVs if one in above]
+        return [variable.name for variable in self.model.free_RVs if variable in above]
 
     def axes(self, name: str) -> Sequence[str]:
         """Return the dims of a variable; an axis without one is called ``{name}_dim_0`` and so on."""
         dims = self.model.named_vars_to_dims.get(name)
         ndim = self.model[name].ndim
         named = dims if dims is not None else (None,) * ndim
-        return [f"{name}_dim_{place}" if dim is None else str(dim) for place, dim in enumerate(named)]
+        return [f"{name}_dim_{axis}" if dim is None else str(dim) for axis, dim in enumerate(named)]
 
     @property
     def coords(self) -> Mapping[str, Sequence[Any]]:
@@ -121,31 +121,31 @@ class ReturnedByModel(ReturnedVariables):
         """
         graphs = [self._graphs[name] for name in names]
         needed = {parent for name in names for parent in self.parents(name)}
-        inputs = [one for one in self.model.free_RVs if one.name in needed]
-        given = [np.asarray(draws[one.name], dtype=one.dtype) for one in inputs]
+        inputs = [variable for variable in self.model.free_RVs if variable.name in needed]
+        values = [np.asarray(draws[variable.name], dtype=variable.dtype) for variable in inputs]
         n_draws = len(next(iter(draws.values())))
-        found = {
+        computed = {
             name: np.empty((n_draws, *self.shapes[name]), dtype=graph.dtype)
             for name, graph in zip(names, graphs, strict=True)
         }
         n_numbers = sum(size(self.shapes[name]) for name in names)
         try:
             function = _of_block(inputs, graphs, compiled=n_draws * n_numbers > WORTH_COMPILING)
-            self._fill(found, function, given, range(min(n_draws, 1)), 1)
+            self._fill(computed, function, values, range(min(n_draws, 1)), 1)
         except Exception:  # PyTensor raises errors of many kinds at graphs that it cannot vectorise
             function = _one_by_one(inputs, graphs)
-        n_inputs = sum(size(array.shape[1:]) for array in given)
-        self._fill(found, function, given, range(n_draws), max(1, AT_ONCE // max(1, n_numbers + n_inputs)))
-        return found
+        n_inputs = sum(size(array.shape[1:]) for array in values)
+        self._fill(computed, function, values, range(n_draws), max(1, AT_ONCE // max(1, n_numbers + n_inputs)))
+        return computed
 
     def _fill(
-        self, found: Mapping[str, np.ndarray], function: Any, given: Sequence[np.ndarray], draws: range, step: int
+        self, computed: Mapping[str, np.ndarray], function: Any, values: Sequence[np.ndarray], draws: range, step: int
     ) -> None:
         """Write the results of `function` at some draws to `found`, `step` draws at a time."""
         for lo in range(draws.start, draws.stop, step):
             block = slice(lo, min(lo + step, draws.stop))
-            results = function(*(array[block] for array in given))
-            for (name, whole), result in zip(found.items(), results, strict=True):
+            results = function(*(array[block] for array in values))
+            for (name, whole), result in zip(computed.items(), results, strict=True):
                 value = np.asarray(result)
                 shape = self.shapes[name]
                 # A deterministic of no free variable has no axis of draws.
@@ -156,7 +156,7 @@ class ReturnedByModel(ReturnedVariables):
 
 def _of_block(inputs: Sequence[Any], graphs: Sequence[Any], *, compiled: bool) -> Callable[..., Sequence[Any]]:
     """Return the function of arrays of draws that returns arrays of draws of `graphs`."""
-    many = [pt.tensor(dtype=one.dtype, shape=(None, *one.type.shape)) for one in inputs]
+    many = [pt.tensor(dtype=variable.dtype, shape=(None, *variable.type.shape)) for variable in inputs]
     plain = [by_numpy(graph) for graph in graphs]
     batched = vectorize_graph(plain, dict(zip(inputs, many, strict=True))) if inputs else plain
     slow = any(isinstance(node.op, Elemwise) and node.op.nfunc_spec is None for node in toposort(batched))
@@ -167,13 +167,13 @@ def _of_block(inputs: Sequence[Any], graphs: Sequence[Any], *, compiled: bool) -
 
 def _one_by_one(inputs: Sequence[Any], graphs: Sequence[Any]) -> Callable[..., Sequence[Any]]:
     """Return the same function as `_of_block`, which evaluates the graphs once for each draw."""
-    single = {one: one.type() for one in inputs}
+    single = {variable: variable.type() for variable in inputs}
     function = pytensor.function(list(single.values()), rebuild(list(graphs), single), on_unused_input="ignore")
 
     def of_block(*arrays: np.ndarray) -> Sequence[Any]:
         if not arrays:
             return list(function())
         each = [function(*(array[draw] for array in arrays)) for draw in range(len(arrays[0]))]
-        return [np.stack([np.asarray(values[place]) for values in each]) for place in range(len(graphs))]
+        return [np.stack([np.asarray(values[k]) for values in each]) for k in range(len(graphs))]
 
     return of_block

@@ -146,11 +146,11 @@ class Rows:
                 "give the data as rows, or sample the model by NUTS, amc.sample(model)"
             )
         dims = self.dims.get(name)
-        known = sorted({one for names in self.dims.values() for one in names if one})
-        if self.row_dim is not None and self.row_dim not in known:
+        labels = sorted({label for names in self.dims.values() for label in names if label})
+        if self.row_dim is not None and self.row_dim not in labels:
             raise InvalidInputError(
                 f"from_pymc: no variable of the model has the dim {self.row_dim!r} given as row_dim; its dims are "
-                f"{known}. Give {name!r} and the arrays with rows dims=, or leave row_dim out"
+                f"{labels}. Give {name!r} and the arrays with rows dims=, or leave row_dim out"
             )
         if self.row_dim is not None and dims is not None and dims[0] != self.row_dim:
             raise IncompatibleError(
@@ -243,14 +243,18 @@ class Rows:
         Weights of rows (`weighted` in Bambi) are such arrays.
         """
         pairs = zip(self.variables, self.values, strict=True)
-        return [pm.logp(one, value, warn_rvs=False) for one, value in pairs if isinstance(one.owner.op, USER_LAWS)]
+        return [
+            pm.logp(variable, value, warn_rvs=False)
+            for variable, value in pairs
+            if isinstance(variable.owner.op, USER_LAWS)
+        ]
 
     def _rows_in(self, terms: Any) -> dict[Any, Any]:
         """Return the rows that replace constants of a user's density, which are made anew each time it is written."""
-        known = [leaf for leaf in self.leaves if not is_shared(leaf)]
+        constants = [leaf for leaf in self.leaves if not is_shared(leaf)]
         new = [leaf for leaf in leaves([terms]) if leaf not in self.replacements]
-        pairs = ((leaf, next((one for one in known if one.equals(leaf)), None)) for leaf in new)
-        return {leaf: self.replacements[one] for leaf, one in pairs if one is not None}
+        pairs = ((leaf, next((constant for constant in constants if constant.equals(leaf)), None)) for leaf in new)
+        return {leaf: self.replacements[constant] for leaf, constant in pairs if constant is not None}
 
     def _sizes(self) -> dict[Any, Any]:
         """Return the size over the rows read, by the constant or dim length that fixes a random variable's size."""
@@ -331,8 +335,8 @@ def random_groups(n_rows: int, rng: np.random.Generator) -> list[np.ndarray]:
     Groups of one size only may not show that rows depend on each other.
     """
     order = rng.permutation(n_rows)
-    some = min(CHECKED_ROWS, max(1, n_rows // 3))
-    stops = np.cumsum([1, some, *[max(CHECKED_ROWS, n_rows // 8)] * 9])
+    n_chosen = min(CHECKED_ROWS, max(1, n_rows // 3))
+    stops = np.cumsum([1, n_chosen, *[max(CHECKED_ROWS, n_rows // 8)] * 9])
     return list(np.split(order, stops[stops < n_rows]))
 
 

@@ -84,12 +84,12 @@ def describe_variables(
     that scale.
     """
     values = [model.rvs_to_values[variable] for variable in model.free_RVs]
-    wanted = [*model.free_RVs, *deterministics]
-    graphs = over_flat(model.replace_rvs_by_values(wanted), theta, values, start, scales)
+    listed = [*model.free_RVs, *deterministics]
+    graphs = over_flat(model.replace_rvs_by_values(listed), theta, values, start, scales)
     multiply = multiplier(theta, values, start, scales)
     many = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
     function = pytensor.function([many], vectorize_graph(graphs, {theta: many}), mode="FAST_COMPILE")
-    names = [variable.name for variable in wanted]
+    names = [variable.name for variable in listed]
 
     def constrain(thetas: np.ndarray) -> dict[str, np.ndarray]:
         return dict(zip(names, function(thetas), strict=True))
@@ -103,7 +103,7 @@ def describe_variables(
         pieces = forward()(*(given[name] for name in free))
         packed = np.concatenate([piece.reshape((len(piece), math.prod(piece.shape[1:]))) for piece in pieces], axis=1)
         packed = packed.astype(np.float64)
-        return np.array([multiply(one) for one in packed]) if scales else packed
+        return np.array([multiply(draw) for draw in packed]) if scales else packed
 
     @functools.cache
     def forward() -> Any:
@@ -140,12 +140,13 @@ def labels_of_model(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, l
 
 def _forward(model: Any) -> Any:
     """Return the function that maps many constrained values of the free variables to unconstrained ones."""
-    transforms = {one: model.rvs_to_transforms[one] for one in model.free_RVs}
+    transforms = {variable: model.rvs_to_transforms[variable] for variable in model.free_RVs}
     graphs = [
-        one if transform is None else transform.forward(one, *one.owner.inputs) for one, transform in transforms.items()
+        variable if transform is None else transform.forward(variable, *variable.owner.inputs)
+        for variable, transform in transforms.items()
     ]
-    single = {one: one.type() for one in transforms}
-    many = [pt.tensor(dtype=one.dtype, shape=(None, *one.type.shape)) for one in single.values()]
+    single = {variable: variable.type() for variable in transforms}
+    many = [pt.tensor(dtype=variable.dtype, shape=(None, *variable.type.shape)) for variable in single.values()]
     batched = vectorize_graph(rebuild(graphs, single), dict(zip(single.values(), many, strict=True)))
     return pytensor.function(many, batched, mode="FAST_COMPILE", on_unused_input="ignore")
 

@@ -26,7 +26,7 @@ def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
         raise InvalidInputError(f"a trace is needed, an xarray.DataTree with a group 'posterior'; found {groups}")
     refuse_formula(trace, repr(target))
     posterior = trace["posterior"].to_dataset()
-    found = {}
+    columns = {}
     for name, shape in target.variables.shapes.items():
         if name not in posterior:
             raise InvalidInputError(
@@ -38,8 +38,8 @@ def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
             raise InvalidInputError(
                 f"{target!r} needs {name!r} of shape {tuple(shape)} in each draw; the trace has {values.shape[2:]}"
             )
-        found[name] = values
-    return target.variables.pack_draws(found)
+        columns[name] = values
+    return target.variables.pack_draws(columns)
 
 
 def refuse_formula(trace: xr.DataTree, needing: str) -> None:
@@ -89,10 +89,10 @@ def check_origin(trace: xr.DataTree, target: Target, sampler: Any, *, who: str) 
 
 def without_origin(trace: xr.DataTree) -> xr.DataTree:
     """Return a copy without the records of its sampler and target, so that `check_origin` accepts it."""
-    found = trace.copy()
+    copied = trace.copy()
     for name in (SAMPLER, TARGET):
-        found["posterior"].attrs.pop(name, None)
-    return found
+        copied["posterior"].attrs.pop(name, None)
+    return copied
 
 
 def shuffled_by(trace: xr.DataTree) -> np.random.Generator | None:

@@ -66,8 +66,8 @@ def _completed(posterior: xr.Dataset, returned: ReturnedVariables) -> tuple[xr.D
         if name in posterior and ABSENT not in posterior[name].attrs
     }
     flat = {name: values.reshape(n_chains * n_draws, *values.shape[2:]) for name, values in draws.items()}
-    wanted = returned.names if returned.wanted is None else returned.wanted
-    missing = [name for name in returned.names if name in wanted and name not in posterior]
+    names = returned.names if returned.wanted is None else returned.wanted
+    missing = [name for name in returned.names if name in names and name not in posterior]
     left_out = _impossible(missing, returned, list(draws))
     chosen = [name for name in missing if name not in left_out]
     if returned.wanted is None:

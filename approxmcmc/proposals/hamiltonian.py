@@ -202,8 +202,8 @@ class Hamiltonian(Component, Proposal):
         known = gradient_of(target, who="Hamiltonian")
         dim = target.variables.size
         factor = sparse_factor_of(self.preconditioner)
-        given = self.preconditioner if factor is None else self.preconditioner.sd
-        spread = spread_of(given, dim, who="Hamiltonian")
+        preconditioner = self.preconditioner if factor is None else self.preconditioner.sd
+        spread = spread_of(preconditioner, dim, who="Hamiltonian")
         kernels = known.add_gradient, known.add_prior_gradient, known.prior_rows
         gradient = PosteriorGradient(known.data, known.n_obs, ALL_ROWS, *kernels)
         settings = (gradient, self.step_size, self.length, self.most_steps, *spread, self.target_acceptance or 0.0)

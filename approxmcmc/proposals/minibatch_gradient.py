@@ -87,21 +87,21 @@ def write_scores(
     mean[:] = 0.0
     covariance[:] = 0.0
     dim = theta.shape[0]
-    for place in range(minibatch.batch_size):
+    for position in range(minibatch.batch_size):
         score[:] = 0.0
         if minibatch.anchor.shape[0] > 0:
-            minibatch.add_gradient(minibatch.anchor, minibatch.data, minibatch.order, place, place + 1, score)
+            minibatch.add_gradient(minibatch.anchor, minibatch.data, minibatch.order, position, position + 1, score)
             for j in range(dim):
                 score[j] = -score[j]
-        minibatch.add_gradient(theta, minibatch.data, minibatch.order, place, place + 1, score)
+        minibatch.add_gradient(theta, minibatch.data, minibatch.order, position, position + 1, score)
         for j in range(dim):
             score[j] -= mean[j]
-        shrink = place / (place + 1.0)
+        shrink = position / (position + 1.0)
         for j in range(dim):
             for k in range(j + 1):
                 covariance[j, k] += shrink * score[j] * score[k]
         for j in range(dim):
-            mean[j] += score[j] / (place + 1.0)
+            mean[j] += score[j] / (position + 1.0)
     for j in range(dim):
         for k in range(j + 1):
             covariance[j, k] /= minibatch.batch_size - 1.0

@@ -210,12 +210,12 @@ class RandomWalk(Component, Proposal):
             spread = np.ascontiguousarray(np.broadcast_to(scale, (dim,)))
         propose = propose_correlated if correlated else propose_independent
         couple = couple_correlated if correlated else couple_independent
-        wanted = self.target_acceptance
+        target_acceptance = self.target_acceptance
 
         def make_state() -> WalkState:
-            return WalkState(spread, wanted or 0.0, np.zeros(1))
+            return WalkState(spread, target_acceptance or 0.0, np.zeros(1))
 
-        if wanted is None:
+        if target_acceptance is None:
             return CompiledProposal(propose, make_state, couple=couple)
         return CompiledProposal(propose, make_state, adapt_factor, *tuned_factor("scale_factor"), couple=couple)
 

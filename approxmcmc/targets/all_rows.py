@@ -55,22 +55,22 @@ class AllRows:
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return log prior + log-likelihood at each row of `thetas` (k, dim); one pass for every 32 thetas."""
         plain = self._of_density
-        found = plain._log_priors(thetas)
-        inside = np.flatnonzero(found > -np.inf)
-        for some in np.array_split(inside, -(-len(inside) // STATES) or 1):
-            if some.size:
-                found[some] += plain._pass(log_likelihoods, thetas[some])
-        return found
+        values = plain._log_priors(thetas)
+        inside = np.flatnonzero(values > -np.inf)
+        for block in np.array_split(inside, -(-len(inside) // STATES) or 1):
+            if block.size:
+                values[block] += plain._pass(log_likelihoods, thetas[block])
+        return values
 
     def log_ratios(self, thetas: np.ndarray, proposed: np.ndarray) -> np.ndarray:
         """Return log pi(theta') - log pi(theta), shape (k,), of `thetas` and `proposed`, (k, dim) each; one pass."""
         plain = self._of_density
-        found = plain._log_priors(proposed)
-        inside = np.flatnonzero(found != -np.inf)
+        ratios = plain._log_priors(proposed)
+        inside = np.flatnonzero(ratios != -np.inf)
         if inside.size:
-            found[inside] -= plain._log_priors(thetas[inside])
-            found[inside] += plain._pass(log_likelihood_ratios, thetas[inside], proposed[inside])
-        return found
+            ratios[inside] -= plain._log_priors(thetas[inside])
+            ratios[inside] += plain._pass(log_likelihood_ratios, thetas[inside], proposed[inside])
+        return ratios
 
     def _log_priors(self, thetas: np.ndarray) -> np.ndarray:
         return np.array([float(self.compiled.log_prior(theta)) for theta in thetas])
@@ -114,9 +114,9 @@ def compare_terms(
 
     Return the sum of log p(x_i|theta) over these rows.
     """
-    here = np.empty_like(terms)
-    for at, out in ((theta, here), (proposed, terms)):
+    own_terms = np.empty_like(terms)
+    for at, out in ((theta, own_terms), (proposed, terms)):
         target.log_terms(at, target.data, rows, 0, len(terms), out)
     with np.errstate(invalid="ignore"):  # infinite terms at both states make NaN, and no audit
-        terms -= here
-        return float(here.sum())
+        terms -= own_terms
+        return float(own_terms.sum())

@@ -73,11 +73,11 @@ def _gram(design: Design, places: np.ndarray, *, shares_columns: bool) -> np.nda
     gram = np.zeros((places.shape[1], places.shape[1]))
     run = ROWS if shares_columns else design.rows_at_a_time
     for lo in range(0, design.n_rows, run):
-        here = slice(lo, lo + run)
+        block = slice(lo, lo + run)
         if shares_columns:
-            rows = np.asarray(design.X[here], np.float64)
+            rows = np.asarray(design.X[block], np.float64)
         else:
-            rows = design.matrix_of(design.predictors[0], here)[:, places[0]]
+            rows = design.matrix_of(design.predictors[0], block)[:, places[0]]
         gram += rows.T @ rows
     return gram
 
@@ -165,11 +165,11 @@ def add_gap_gradient_of_columns(
     slopes = np.empty_like(eta)
     predict_classes(theta, X, order, lo, hi, eta)
     write_slopes(eta, np.empty((3, hi - lo)), touch, order, lo, hi, weights, slopes)
-    for place in range(lo, hi):
-        row = datum_at(order, place)
+    for position in range(lo, hi):
+        row = datum_at(order, position)
         for k in range(eta.shape[0]):
             for j in range(p):
-                out[k * p + j] += slopes[k, place - lo] * X[row, j]
+                out[k * p + j] += slopes[k, position - lo] * X[row, j]
 
 
 def add_gap_gradient_of_design(

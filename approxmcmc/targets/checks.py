@@ -261,8 +261,8 @@ def check_gradient(
     InvalidInputError
         If a coordinate differs by more than the error of central differences; the message names the worst one.
     """
-    here = value(at)
-    if not np.isfinite(here):
+    middle = value(at)
+    if not np.isfinite(middle):
         return  # outside the support at this point: nothing to compare
     differences = np.empty(at.size)
     for j in range(at.size):
@@ -276,7 +276,7 @@ def check_gradient(
     add_gradient(at, claimed)
     claimed -= 1.0
     scale = np.abs(differences)
-    allowed = 1e-4 * scale + 1e-6 * scale.max() + 1e-8 * (1.0 + abs(here))
+    allowed = 1e-4 * scale + 1e-6 * scale.max() + 1e-8 * (1.0 + abs(middle))
     excess = np.nan_to_num(np.abs(claimed - differences), nan=np.inf) / allowed
     worst = int(np.argmax(excess))
     if excess[worst] > 1.0:

@@ -38,7 +38,7 @@ def compressed(target: Target) -> Target:
     True
     """
     outcomes = normal_outcomes(target)
-    if outcomes and sum(one.work for one in outcomes) < MOST_WORK:
+    if outcomes and sum(outcome.work for outcome in outcomes) < MOST_WORK:
         return NormalStatistics(target)
     if isinstance(target, StandsForRows):
         return target
@@ -47,9 +47,9 @@ def compressed(target: Target) -> Target:
 
 def explain_rows(target: Target) -> str:
     """Return a sentence on what replaces the rows if the library chooses the sampler, and what a step then reads."""
-    found = compressed(target)
-    if isinstance(found, StandsForRows):
-        return found.found
+    smaller = compressed(target)
+    if isinstance(smaller, StandsForRows):
+        return smaller.found
     if isinstance(target, DoublyIntractableTarget):
         return "one observation with an unknown normaliser: a step simulates data"
     return f"a step with all data reads {target.n_rows or target.n_obs:,} rows"

@@ -132,8 +132,8 @@ class WeightedLikelihood(WithWeights):
     def compile(self, name: str, responses: Responses) -> Any:
         """Compile a batch function around that of the likelihood without weights."""
         single = self.single.compile(name, responses[:-1])
-        known = OfRows(self.n_predictors, single)
-        return with_context(getattr(self, name)(), self.signature(name, responses), known, fastmath=True)
+        likelihood_of_rows = OfRows(self.n_predictors, single)
+        return with_context(getattr(self, name)(), self.signature(name, responses), likelihood_of_rows, fastmath=True)
 
     def terms(self) -> Callable[..., None]:
         """Return the batch function of the weighted terms, which calls that without weights."""
@@ -241,9 +241,9 @@ class DistinctRows(StandsForRows, Regression):
 
 def _taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return a copy of some rows that has the same type in numba: contiguous, and read-only if `array` is."""
-    some = np.ascontiguousarray(array[rows])
-    some.flags.writeable = array.flags.writeable
-    return some
+    chosen = np.ascontiguousarray(array[rows])
+    chosen.flags.writeable = array.flags.writeable
+    return chosen
 
 
 def distinct_rows(target: Regression) -> DistinctRows | None:
@@ -256,5 +256,5 @@ def distinct_rows(target: Regression) -> DistinctRows | None:
         arrays += [response.real, response.imag] if np.iscomplexobj(response) else [response]
     if any(array.shape[:1] != (target.n_obs,) for array in arrays):
         return None
-    found = equal_rows([array for array in arrays if array.size])
-    return DistinctRows(target, found) if found else None
+    distinct = equal_rows([array for array in arrays if array.size])
+    return DistinctRows(target, distinct) if distinct else None

@@ -36,8 +36,8 @@ def equal_rows(arrays: Sequence[np.ndarray]) -> EqualRows | None:
     """
     N = len(arrays[0])
     m = min(N, LOOKED_AT)
-    some = _hashes(arrays, np.sort(np.random.default_rng(0).choice(N, m, replace=False, shuffle=False)))
-    pairs = np.unique(some, return_counts=True)[1]
+    sample = _hashes(arrays, np.sort(np.random.default_rng(0).choice(N, m, replace=False, shuffle=False)))
+    pairs = np.unique(sample, return_counts=True)[1]
     if (pairs * (pairs - 1)).sum() / 2 < FEWEST_PAIRS * m * m / N:
         return None
     hashes, firsts, copies = map(np.concatenate, zip(*over_blocks(lambda *rows: _kinds(arrays, *rows), N), strict=True))

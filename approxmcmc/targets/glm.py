@@ -125,22 +125,22 @@ class GLMTarget(FamilyRegression):
         """
         family = self.likelihood.family
         third = family.third_derivative_bound or family.third_derivative_within
-        known = [bound is not None for bound in (family.slope_bound, family.second_derivative_bound, third)]
-        if not any(known):
+        given_bounds = [bound is not None for bound in (family.slope_bound, family.second_derivative_bound, third)]
+        if not any(given_bounds):
             return
         with np.errstate(all="ignore"):
             terms = np.array([self._term_or_nan(eta, y) for eta in GRID.tolist()])
-        for order in (k for k, is_known in enumerate(known, 1) if is_known):
+        for order in (k for k, is_known in enumerate(given_bounds, 1) if is_known):
             centers = GRID[: GRID.size - order] + 0.5 * order * STEP
             name, bounds = self._bounds_around(order, centers, y)
-            found = np.abs(np.diff(terms, order)) / STEP**order
+            slopes = np.abs(np.diff(terms, order)) / STEP**order
             rounding = ROUNDING * (2.0 / STEP) ** order * np.abs(terms).max(initial=0.0, where=np.isfinite(terms))
-            excess = np.nan_to_num(found - bounds - rounding, nan=0.0, posinf=0.0)
+            excess = np.nan_to_num(slopes - bounds - rounding, nan=0.0, posinf=0.0)
             worst = int(np.argmax(excess))
             if excess[worst] > 0.0:
                 raise InvalidInputError(
                     f"GLMTarget: {name} is not a bound of derivative {order} of loglik_eta: near eta = "
-                    f"{centers[worst]:g}, at y = {y:g}, it is {found[worst]:.4g} where the bound says "
+                    f"{centers[worst]:g}, at y = {y:g}, it is {slopes[worst]:.4g} where the bound says "
                     f"{bounds[worst]:.4g}; decisions that rely on it would be wrong silently. Give a larger bound"
                 )
 

@@ -34,10 +34,10 @@ ROWS = 65_536  # rows per block when sums over all data are formed, so that no s
 
 @compiled
 def _copy_rows(touch: np.ndarray, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-    for place in range(lo, hi):
-        row = datum_at(order, place)
+    for position in range(lo, hi):
+        row = datum_at(order, position)
         for k in range(out.shape[0]):
-            out[k, place - lo] = touch[row, k]
+            out[k, position - lo] = touch[row, k]
 
 
 def make_linear_gaps(gap: Callable[..., float]) -> Callable[..., None]:
@@ -69,9 +69,9 @@ def make_add_linear_gap_gradient(slope: Callable[..., float]) -> Callable[..., N
         here = np.empty((3, hi - lo))
         linear_predictor(theta, X, order, lo, hi, eta)
         _copy_rows(touch, order, lo, hi, here)
-        for place in range(lo, hi):
-            i = place - lo
-            row = datum_at(order, place)
+        for position in range(lo, hi):
+            i = position - lo
+            row = datum_at(order, position)
             weighted = weights[i] * slope(eta[i], here[0, i], here[1, i], here[2, i])
             for j in range(theta.shape[0]):
                 out[j] += weighted * X[row, j]

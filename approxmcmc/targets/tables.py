@@ -108,8 +108,8 @@ def _of_table(X: Any, *, intercept: bool, treats_all: bool, coef_names: Any, who
     if "beta" in columns:
         raise InvalidInputError(f"{who}: 'beta' is the name of the slopes; rename the column 'beta'")
     treated = list(columns) if treats_all else list(columns)[1:]
-    designs = {name: Treatment(one) if name in treated else one for name, one in columns.items()}
-    labels = {name: labels_of(one)[name in treated :] for name, one in columns.items()}
+    designs = {name: Treatment(column) if name in treated else column for name, column in columns.items()}
+    labels = {name: labels_of(column)[name in treated :] for name, column in columns.items()}
     if slopes or intercept:
         designs = {"beta": _numbers(X, slopes, intercept=intercept, who=who), **designs}
         labels["beta"] = (*(["intercept"] if intercept else []), *map(str, slopes))
@@ -172,9 +172,9 @@ def _numbers(X: Any, names: list[str], *, intercept: bool, who: str) -> Any:
             table = table if table.dtype.kind == "f" else table.astype(np.float64)
             return table.with_ones("intercept") if intercept else table
         return np.ones((len(X), 1))
-    found = [np.ones((len(X), 1))] if intercept else []
-    found += [checked_array(X[names], "X", who=who)] if names else []
-    return np.concatenate(found, axis=1).astype(np.float64)
+    columns = [np.ones((len(X), 1))] if intercept else []
+    columns += [checked_array(X[names], "X", who=who)] if names else []
+    return np.concatenate(columns, axis=1).astype(np.float64)
 
 
 def _levels(X: Any, name: str, *, who: str) -> Any:

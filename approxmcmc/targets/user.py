@@ -165,9 +165,9 @@ class FunctionTarget(TallDataTarget):
         checked = checked_arrays(data, "data", who="FunctionTarget")
         if not any(array.ndim and array.shape[0] == self.n_obs for array in checked):
             shapes = [array.shape for array in checked]
-            found = f"{shapes[:5]}{' and so on' if len(shapes) > 5 else ''}"
+            shown = f"{shapes[:5]}{' and so on' if len(shapes) > 5 else ''}"
             raise InvalidInputError(
-                f"FunctionTarget: no array in data has n_obs = {self.n_obs} rows, found shapes {found}; data is an "
+                f"FunctionTarget: no array in data has n_obs = {self.n_obs} rows, found shapes {shown}; data is an "
                 "array, or a tuple of arrays"
             )
         return checked

@@ -122,9 +122,9 @@ class BatchedTarget(TallDataTarget):
 
     def _set(self, data: Any, variables: Variables, start: np.ndarray, prior: Prior, term_tolerance: float) -> None:
         who = type(self).__name__
-        given = data if isinstance(data, tuple | list) else (data,)
-        self.given = kept(tuple(given))
-        self.data = tuple(rows_of(values, f"data[{k}]", who=who) for k, values in enumerate(given))
+        arrays = data if isinstance(data, tuple | list) else (data,)
+        self.given = kept(tuple(arrays))
+        self.data = tuple(rows_of(values, f"data[{k}]", who=who) for k, values in enumerate(arrays))
         lengths = {len(array) if array.ndim else 0 for array in self.data}
         if len(lengths) != 1 or 0 in lengths:
             raise InvalidInputError(

@@ -135,10 +135,10 @@ class BatchTarget(BatchedTarget):
             raise InvalidInputError(f"{who}: initial_point must have shape ({dim},), found {start.shape}")
         if prior is None:
             scales = normal_scales(prior_scale, dim, who=who)
-            made: Prior = NormalPrior(np.zeros(dim), scales)
+            prior_of_theta: Prior = NormalPrior(np.zeros(dim), scales)
         else:
-            made = Prior(1.0, prior, who=who, gradient=grad_prior)
-        self._set(data, variables, start, made, checked_tolerance(term_tolerance, who=who))
+            prior_of_theta = Prior(1.0, prior, who=who, gradient=grad_prior)
+        self._set(data, variables, start, prior_of_theta, checked_tolerance(term_tolerance, who=who))
         self._check_terms()
         if gradient is not None:
             self._check_gradient()

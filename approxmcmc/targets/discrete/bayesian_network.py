@@ -75,16 +75,16 @@ class BayesianNetwork(FactorGraph):
         self.names = tuple(name for name in tables if name not in self.evidence)
         if not self.names:
             raise InvalidInputError("BayesianNetwork: nothing is left to sample, every variable is in the evidence")
-        place = {name: i for i, name in enumerate(self.names)}
+        index = {name: i for i, name in enumerate(self.names)}
         groups = []
         self._log_constant = 0.0
         with np.errstate(divide="ignore"):
             for name in tables:
                 family = (*parents[name], name)
-                left = [member for member in family if member in place]
+                left = [member for member in family if member in index]
                 table = np.log(self.tables[name][tuple(self.evidence.get(member, slice(None)) for member in family)])
                 if left:
-                    groups.append(FactorGroup(np.array([[place[member] for member in left]]), table[None]))
+                    groups.append(FactorGroup(np.array([[index[member] for member in left]]), table[None]))
                 else:
                     self._log_constant += float(table)
         variables = Variables(dict.fromkeys(self.names, ()), dtype="int64")
@@ -147,8 +147,10 @@ class BayesianNetwork(FactorGraph):
 
     def __repr__(self) -> str:
         """Show the variables."""
-        given = f" | {', '.join(f'{name}={state}' for name, state in self.evidence.items())}" if self.evidence else ""
-        return f"BayesianNetwork({', '.join(self.names)}{given})"
+        evidence = (
+            f" | {', '.join(f'{name}={state}' for name, state in self.evidence.items())}" if self.evidence else ""
+        )
+        return f"BayesianNetwork({', '.join(self.names)}{evidence})"
 
     def _check_table(self, name: str) -> None:
         table = self.tables[name]

@@ -132,10 +132,10 @@ class BinaryMRF(FactorGraph):
                 for chosen in itertools.combinations(range(arity), order):
                     values = _difference(tables, chosen)
                     for permuted in itertools.permutations(chosen):
-                        place = np.zeros(len(sites), dtype=np.int64)
+                        index = np.zeros(len(sites), dtype=np.int64)
                         for c in permuted:
-                            place = place * n + sites[:, c]
-                        coefficients[order - 1] += np.bincount(place, values, minlength=n**order)
+                            index = index * n + sites[:, c]
+                        coefficients[order - 1] += np.bincount(index, values, minlength=n**order)
         linear, pair, triple = coefficients
         return linear, pair.reshape(n, n), triple.reshape(n, n, n)
 
@@ -163,9 +163,9 @@ def _group(n_variables: int, indices: Any, log_tables: Any) -> FactorGroup:
             f"BinaryMRF: indices must be integers of shape (F, k), found {sites.dtype} {sites.shape}"
         )
     if tables.shape != (len(sites), *[2] * sites.shape[1]):
-        wanted = (len(sites), *[2] * sites.shape[1])
+        shape = (len(sites), *[2] * sites.shape[1])
         raise InvalidInputError(
-            f"BinaryMRF: log_tables must have shape {wanted} for indices {sites.shape}, found {tables.shape}"
+            f"BinaryMRF: log_tables must have shape {shape} for indices {sites.shape}, found {tables.shape}"
         )
     if sites.min() < 0 or sites.max() >= n_variables:
         raise InvalidInputError(

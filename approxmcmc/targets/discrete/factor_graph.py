@@ -46,12 +46,12 @@ def make_log_terms(width: int) -> Callable[..., None]:
     def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         base, rows, tables = data
         first = base[0]
-        for place in range(lo, hi):
-            row = first + datum_at(order, place)
+        for position in range(lo, hi):
+            row = first + datum_at(order, position)
             entry = np.int64(rows[row, 0])
             for c in range(width):
                 entry += rows[row, 2 * c + 2] * int(theta[rows[row, 2 * c + 1]])
-            out[place - lo] = tables[entry]
+            out[position - lo] = tables[entry]
 
     return log_terms
 

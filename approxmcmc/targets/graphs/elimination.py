@@ -110,10 +110,10 @@ def transitions(
                 total += k[i]
             state = numbers[target]
             if source.shape[0]:
-                place = places[state]
-                source[place] = numbers[word]
-                ways[place] = product
-                degree[place] = top + total
+                index = places[state]
+                source[index] = numbers[word]
+                ways[index] = product
+                degree[index] = top + total
             places[state] += 1
             wheel = 0
             while wheel < classes and k[wheel] == c[wheel]:
@@ -172,15 +172,15 @@ def log_sums(table: EliminationTable, terms: np.ndarray, thetas: np.ndarray, out
     w = np.empty((n, LANES))
     weights = np.empty(n)
     for start in range(0, thetas.shape[0], LANES):
-        here = min(LANES, thetas.shape[0] - start)
+        lanes = min(LANES, thetas.shape[0] - start)
         for lane in range(LANES):
-            theta = thetas[start + min(lane, here - 1)]
+            theta = thetas[start + min(lane, lanes - 1)]
             largest = vertex_weights(terms, theta, weights)
-            if lane < here:
+            if lane < lanes:
                 out[start + lane] = n * largest
             for d in range(n):
                 w[d, lane] = weights[d]
-        forward_lanes(table, w, v, out[start : start + here])
+        forward_lanes(table, w, v, out[start : start + lanes])
 
 
 @allocating  # two short arrays, for a pass over the whole table

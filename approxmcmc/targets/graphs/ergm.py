@@ -181,12 +181,12 @@ def checked_graph(graph: Any) -> np.ndarray:
         if graph.is_directed() or graph.is_multigraph():
             kind = "directed" if graph.is_directed() else "a multigraph"
             raise InvalidInputError(f"ERGM: the graph is {kind}; give an undirected simple one, networkx.Graph(graph)")
-        place = {node: k for k, node in enumerate(graph.nodes)}
-        adjacency = np.zeros((len(place), len(place)))
+        index = {node: k for k, node in enumerate(graph.nodes)}
+        adjacency = np.zeros((len(index), len(index)))
         for a, b, weight in graph.edges(data="weight", default=1):
             if weight != 1:
                 raise InvalidInputError(f"ERGM: the graph has weights, {weight} between {a} and {b}; drop them")
-            adjacency[place[a], place[b]] = adjacency[place[b], place[a]] = 1
+            adjacency[index[a], index[b]] = adjacency[index[b], index[a]] = 1
     else:
         adjacency = np.asarray(graph.toarray() if hasattr(graph, "toarray") else graph)
     if adjacency.dtype.kind not in "fiub" or adjacency.ndim != 2 or adjacency.shape[0] != adjacency.shape[1]:

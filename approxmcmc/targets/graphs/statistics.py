@@ -119,8 +119,8 @@ def register_statistic(statistic: GraphStatistic) -> None:
         When the change does not compile.
     """
     check_statistic(statistic)
-    known = _REGISTERED.get(statistic.name)
-    if known is not None and content_id(known.change) != content_id(statistic.change):
+    registered = _REGISTERED.get(statistic.name)
+    if registered is not None and content_id(registered.change) != content_id(statistic.change):
         raise InvalidInputError(f"register_statistic: the name {statistic.name!r} is taken by another statistic")
     _REGISTERED[statistic.name] = statistic
 
@@ -131,20 +131,20 @@ def find_statistics(statistics: Sequence[str | GraphStatistic]) -> tuple[GraphSt
         raise InvalidInputError(
             f"ERGM: statistics must be a sequence of names, such as ('edges', 'two_stars'); found {statistics!r}"
         )
-    found = []
+    chosen = []
     for statistic in statistics:
         if isinstance(statistic, str) and statistic not in _REGISTERED:
             raise InvalidInputError(
                 f"ERGM: unknown statistic {statistic!r}; known are {', '.join(_REGISTERED)}; add yours with "
                 "register_statistic(GraphStatistic(name, change, value))"
             )
-        found.append(_REGISTERED[statistic] if isinstance(statistic, str) else statistic)
+        chosen.append(_REGISTERED[statistic] if isinstance(statistic, str) else statistic)
         if not isinstance(statistic, str):
             check_statistic(statistic)
-    names = [statistic.name for statistic in found]
+    names = [statistic.name for statistic in chosen]
     if len(set(names)) < len(names):
         raise InvalidInputError(f"ERGM: name every statistic only once; found {names}")
-    return tuple(found)
+    return tuple(chosen)
 
 
 @cached_by_content(maxsize=64)
@@ -154,14 +154,14 @@ def check_statistic(statistic: GraphStatistic) -> None:
     Raises `CompilationError` if it does not compile, and `InvalidInputError` if they differ.
     """
     who = f"statistic {statistic.name!r}"
-    wanted = "change(adjacency, degrees, i, j) -> float"
+    signature = "change(adjacency, degrees, i, j) -> float"
     try:
         change = kernel(plain_function(statistic.change, "change", who=who), nb.float64(*CHANGE_ARGUMENTS))
     except InvalidInputError:
         raise
     except Exception as error:  # numba's errors, and others that its internals raise
         raise CompilationError(
-            f"{who}: change does not compile: {compiler_says(error)}\n  expected signature: {wanted}"
+            f"{who}: change does not compile: {compiler_says(error)}\n  expected signature: {signature}"
         ) from error
     rng = np.random.default_rng(0)
     for n in CHECKED_SIZES:
@@ -178,7 +178,8 @@ def check_statistic(statistic: GraphStatistic) -> None:
                 graph[i, j] = graph[j, i] = 0
                 raise InvalidInputError(
                     f"{who}: adding the edge ({i}, {j}) changes the value by {difference}, change returns {got}; "
-                    f"the graph without the edge is\n{graph}\n  expected: {wanted}, value with the edge minus without"
+                    f"the graph without the edge is\n{graph}\n  expected: {signature}, "
+                    "value with the edge minus without"
                 )
             if rng.random() < 0.5:
                 graph[i, j] = graph[j, i] = 0
@@ -198,9 +199,9 @@ def write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]
 
 def make_write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
     """Return the function that writes the changes of all statistics; it calls `change_kernel` of all but the last."""
-    place = len(statistics) - 1
+    last = len(statistics) - 1
     change = allocating(plain_function(statistics[-1].change, "change", who=statistics[-1].name))
-    if place == 0:
+    if last == 0:
 
         def write(adjacency: np.ndarray, degrees: np.ndarray, i: int, j: int, out: np.ndarray) -> None:
             out[0] = change(adjacency, degrees, i, j)
@@ -210,6 +211,6 @@ def make_write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., 
 
     def write_all(adjacency: np.ndarray, degrees: np.ndarray, i: int, j: int, out: np.ndarray) -> None:
         write_others(adjacency, degrees, i, j, out)
-        out[place] = change(adjacency, degrees, i, j)
+        out[last] = change(adjacency, degrees, i, j)
 
     return write_all

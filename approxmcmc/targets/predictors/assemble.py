@@ -130,7 +130,7 @@ def assemble(parts: Mapping[str, list[PredictorPart]], variables: Variables, n: 
         starts[name] = dim
         dim = dim + math.prod(shape)
     builder = DistinctColumns(n)
-    predictors = [_predictor(given, starts, dim, builder) for given in parts.values()]
+    predictors = [_predictor(parts_of_predictor, starts, dim, builder) for parts_of_predictor in parts.values()]
     return Design(dim, builder.dense(), builder.coded(), builder.weights, predictors)
 
 
@@ -147,8 +147,8 @@ class DistinctColumns:
     def add(self, arrays: tuple[np.ndarray, ...]) -> tuple[int, int]:
         """Add these arrays (n, p) next to each other, unless they are stored already; return their range of columns."""
         width = sum(array.shape[1] for array in arrays)
-        for known, start in self.blocks:
-            if len(known) == len(arrays) and all(map(_are_one, known, arrays)):
+        for block, start in self.blocks:
+            if len(block) == len(arrays) and all(map(_are_one, block, arrays)):
                 return start, start + width
         self.blocks.append((arrays, self.width))
         self.width += width
@@ -171,8 +171,8 @@ class DistinctColumns:
         return np.array(self.codes, dtype=np.int32).reshape(-1, self.n).T.copy()
 
 
-def _are_one(one: np.ndarray, other: np.ndarray) -> bool:
-    return one is other or (one.shape == other.shape and np.array_equal(one, other))
+def _are_one(first: np.ndarray, other: np.ndarray) -> bool:
+    return first is other or (first.shape == other.shape and np.array_equal(first, other))
 
 
 def _predictor(parts: list[PredictorPart], starts: Mapping[str, int], dim: int, columns: DistinctColumns) -> Predictor:
@@ -212,11 +212,11 @@ def labels_of(design: Any) -> tuple[str, ...]:
     (('distance', 'hour'), ())
     """
     if isinstance(design, DataSource):
-        found = design.categories.get(design.columns[0], ()) if design.is_vector else design.columns
+        labels = design.categories.get(design.columns[0], ()) if design.is_vector else design.columns
     else:
-        found = _categories(design)
-        found = getattr(design, "columns", ()) if found is None else found
-    return tuple(str(label) for label in found)
+        labels = _categories(design)
+        labels = getattr(design, "columns", ()) if labels is None else labels
+    return tuple(str(label) for label in labels)
 
 
 def _categories(design: Any) -> Any:

@@ -30,8 +30,10 @@ class DenseClasses(Form):
             and not design.codes.size
             and design.dim == design.n_predictors * p
             and all(
-                one.columns == (0, p) and not one.shared and list(one.places) == list(range(k * p, (k + 1) * p))
-                for k, one in enumerate(design.predictors)
+                predictor.columns == (0, p)
+                and not predictor.shared
+                and list(predictor.places) == list(range(k * p, (k + 1) * p))
+                for k, predictor in enumerate(design.predictors)
             )
         )
 
@@ -61,13 +63,13 @@ class DenseClasses(Form):
 def predict_classes(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     """Write x_i' beta_k to ``out[k, :hi - lo]`` for all classes k."""
     p = X.shape[1]
-    for place in range(lo, hi):
-        row = datum_at(order, place)
+    for position in range(lo, hi):
+        row = datum_at(order, position)
         for k in range(out.shape[0]):
             eta = 0.0
             for j in range(p):
                 eta += X[row, j] * theta[k * p + j]
-            out[k, place - lo] = eta
+            out[k, position - lo] = eta
 
 
 def terms_of_classes(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
@@ -93,9 +95,9 @@ def add_gradient_of_classes(
         stop = min(start + ROWS, hi)
         predict_classes(theta, X, order, start, stop, eta)
         log_sum_exp(eta, stop - start, work[0], work[1])
-        for place in range(start, stop):
-            i = place - start
-            row = datum_at(order, place)
+        for position in range(start, stop):
+            i = position - start
+            row = datum_at(order, position)
             for k in range(eta.shape[0]):
                 # np.float64: without compilation, a Python float times a float32 is a float32.
                 slope = (1.0 if k == y[row] else 0.0) - np.float64(exp_to_700(eta[k, i] - work[1, i]))

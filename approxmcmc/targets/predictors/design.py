@@ -84,7 +84,7 @@ class Design:
         self.X = X
         self.codes = codes
         self.weights = tuple(weights)
-        self._has_offset = any(dim in (*one.places, *one.shared) for one in predictors)
+        self._has_offset = any(dim in (*predictor.places, *predictor.shared) for predictor in predictors)
 
     @property
     def n_predictors(self) -> int:
@@ -94,7 +94,7 @@ class Design:
     @property
     def additions(self) -> float:
         """Number of summands in the predictors of a row, without those that all rows share."""
-        return float(sum(np.ptp(one.columns) + np.ptp(one.codes) for one in self.predictors))
+        return float(sum(np.ptp(predictor.columns) + np.ptp(predictor.codes) for predictor in self.predictors))
 
     @property
     def rows_at_a_time(self) -> int:
@@ -115,13 +115,13 @@ class Design:
         spans: list[int] = []
         places: list[int] = []
         shared: list[int] = []
-        for one in self.predictors:
-            stop = len(shared) + len(one.shared)
-            spans += [*one.columns, len(places), *one.codes, len(shared), stop]
-            places += one.places
-            shared += one.shared
+        for predictor in self.predictors:
+            stop = len(shared) + len(predictor.shared)
+            spans += [*predictor.columns, len(places), *predictor.codes, len(shared), stop]
+            places += predictor.places
+            shared += predictor.shared
         whole = [np.array([numbers], dtype=np.int64) for numbers in (spans, places, self.weights, shared)]
-        values = np.array([[value for one in self.predictors for value in one.values]], dtype=np.float64)
+        values = np.array([[value for predictor in self.predictors for value in predictor.values]], dtype=np.float64)
         return self.X, self.codes, *whole, values
 
     @property
@@ -129,9 +129,14 @@ class Design:
         """Whether the design is one predictor x' theta of all columns of X, in the order of theta, and nothing else."""
         if self.n_predictors > 1 or self.codes.size:
             return False
-        [one] = self.predictors
+        [predictor] = self.predictors
         p = self.X.shape[1]
-        return one.columns == (0, p) and not one.shared and self.dim == p and list(one.places) == list(range(p))
+        return (
+            predictor.columns == (0, p)
+            and not predictor.shared
+            and self.dim == p
+            and list(predictor.places) == list(range(p))
+        )
 
     def of_all_rows(self, theta: np.ndarray) -> np.ndarray:
         """Return the predictors of all rows; shape (K, n)."""
@@ -149,15 +154,15 @@ class Design:
         """Return the design as a matrix (n, dim) if it is one predictor without codes and offset, else None."""
         if self.n_predictors > 1 or self.codes.size or self._has_offset:
             return None
-        [one] = self.predictors
+        [predictor] = self.predictors
         whole = np.zeros((self.n_rows, self.dim))
-        whole[:, one.places] = self.X[:, slice(*one.columns)]
-        whole[:, one.shared] = one.values
+        whole[:, predictor.places] = self.X[:, slice(*predictor.columns)]
+        whole[:, predictor.shared] = predictor.values
         return whole
 
-    def matrix_of(self, one: Predictor, rows: Rows) -> np.ndarray:
+    def matrix_of(self, predictor: Predictor, rows: Rows) -> np.ndarray:
         """Return one predictor of some rows as a matrix (rows, dim + 1); the last column holds offsets."""
-        part = self._part(one, np.asarray(self.X[rows]), self.codes[rows])
+        part = self._part(predictor, np.asarray(self.X[rows]), self.codes[rows])
         whole = np.zeros((len(part.dense), self.dim + 1)) if part.sparse is None else part.sparse.toarray()
         for j, place in enumerate(part.places):
             whole[:, place] += part.dense[:, j]
@@ -184,10 +189,10 @@ class Design:
         """Return the sum of the Hessians of rows with second derivatives `bends` (K, K, rows); shape (dim, dim)."""
         total = np.zeros((self.dim + 1, self.dim + 1))
         parts = self._parts(rows)
-        for k, one in enumerate(parts):
-            one.add_bend(one, bends[k, k], 0.5, total)
+        for k, part in enumerate(parts):
+            part.add_bend(part, bends[k, k], 0.5, total)
             for other, weights in zip(parts[k + 1 :], bends[k, k + 1 :], strict=True):
-                one.add_bend(other, weights, 1.0, total)
+                part.add_bend(other, weights, 1.0, total)
         return (total + total.T)[:-1, :-1]
 
     def covariances(self, cholesky: np.ndarray, rows: Rows) -> np.ndarray:
@@ -201,24 +206,26 @@ class Design:
     def _parts(self, rows: Rows) -> "list[_Part]":
         X = np.asarray(self.X[rows])
         codes = self.codes[rows]
-        return [self._part(one, X, codes) for one in self.predictors]
+        return [self._part(predictor, X, codes) for predictor in self.predictors]
 
-    def _part(self, one: Predictor, X: np.ndarray, codes: np.ndarray) -> "_Part":
-        first, last = one.codes
+    def _part(self, predictor: Predictor, X: np.ndarray, codes: np.ndarray) -> "_Part":
+        first, last = predictor.codes
         n = len(X)
-        width = last - first + len(one.shared)
+        width = last - first + len(predictor.shared)
         places = np.empty((n, width), dtype=np.int32)
         values = np.ones((n, width))
         places[:, : last - first] = codes[:, first:last]
-        places[:, last - first :] = one.shared
-        values[:, last - first :] = one.values
+        places[:, last - first :] = predictor.shared
+        values[:, last - first :] = predictor.values
         for c in range(first, last):
             if self.weights[c] >= 0:
                 values[:, c - first] = X[:, self.weights[c]]
             values[places[:, c - first] == self.dim, c - first] = 0.0
         starts = np.arange(n + 1, dtype=np.int32) * width
         sparse = csr_array((values.ravel(), places.ravel(), starts), shape=(n, self.dim + 1))
-        return _Part(X[:, slice(*one.columns)], np.asarray(one.places, dtype=int), sparse if width else None)
+        return _Part(
+            X[:, slice(*predictor.columns)], np.asarray(predictor.places, dtype=int), sparse if width else None
+        )
 
 
 def dense_design(X: np.ndarray) -> Design:

@@ -35,8 +35,8 @@ def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
     last = spans[0, SPANS * k + END_OF_COLUMNS]
     at = spans[0, SPANS * k + FIRST_PLACE]
     for j in range(last - first):
-        place = places[0, at + j]
-        coefs[j] = theta[place] if place < dim else 1.0
+        entry = places[0, at + j]
+        coefs[j] = theta[entry] if entry < dim else 1.0
     common = 0.0
     for s in range(spans[0, SPANS * k + FIRST_SHARED], spans[0, SPANS * k + END_OF_SHARED]):
         common += values[0, s] * (theta[shared[0, s]] if shared[0, s] < dim else 1.0)
@@ -238,13 +238,13 @@ def subtract_quadratics(
     for i in range(hi - lo):
         row = numbers[datum_at(order, lo + i)]
         fitted = row[n_predictors]
-        place = 2 * n_predictors + 1
+        entry = 2 * n_predictors + 1
         for k in range(n_predictors):
             delta = eta[k, i] - row[k]
             slope = row[n_predictors + 1 + k]
             for m in range(k, n_predictors):
-                slope += row[place] * (eta[m, i] - row[m])
-                place += 1
+                slope += row[entry] * (eta[m, i] - row[m])
+                entry += 1
             fitted += delta * slope
         out[i] -= fitted
 
@@ -257,13 +257,13 @@ def subtract_slopes(
     n_predictors = eta.shape[0]
     for i in range(hi - lo):
         row = numbers[datum_at(order, lo + i)]
-        place = 2 * n_predictors + 1
+        entry = 2 * n_predictors + 1
         for k in range(n_predictors):
             slopes[k, i] -= row[n_predictors + 1 + k]
             for m in range(k, n_predictors):  # slope of H_km d_k d_m, or of half of it if k = m
-                slopes[k, i] -= row[place] * (eta[m, i] - row[m])
-                slopes[m, i] -= row[place] * (eta[k, i] - row[k])
-                place += 1
+                slopes[k, i] -= row[entry] * (eta[m, i] - row[m])
+                slopes[m, i] -= row[entry] * (eta[k, i] - row[k])
+                entry += 1
 
 
 def residuals(

@@ -103,8 +103,8 @@ class RowLikelihood(abc.ABC):
     def evaluate(self, eta: np.ndarray, responses: tuple[np.ndarray, ...], rows: np.ndarray) -> np.ndarray:
         """Return the terms of the rows with indices `rows`, given their predictors `eta` (K, rows); shape (rows,)."""
         out = np.empty(len(rows))
-        some = tuple(np.ascontiguousarray(array[rows]) for array in responses)
-        self.compile("terms", responses)(eta, some, np.arange(len(rows)), 0, len(rows), out)
+        chosen = tuple(np.ascontiguousarray(array[rows]) for array in responses)
+        self.compile("terms", responses)(eta, chosen, np.arange(len(rows)), 0, len(rows), out)
         return out
 
     def signature(self, name: str, responses: tuple[np.ndarray, ...]) -> Any:

@@ -115,9 +115,9 @@ class PredictorTarget(Regression):
     ) -> None:
         check_same_index(WHO, predictors=predictors, offsets=offsets, y=y)
         y = tuple(y) if isinstance(y, list) and any(np.ndim(one) for one in y) else y
-        given = with_sources((predictors, offsets or {}, y))
-        self.given = kept(given)
-        parts, responses = _read(*given)
+        sources = with_sources((predictors, offsets or {}, y))
+        self.given = kept(sources)
+        parts, responses = _read(*sources)
         self.variables = _variables(parts, dims or {}, coords or {})
         self.likelihood = ScalarLikelihood(
             plain_function(loglik, "loglik", who=WHO),
@@ -152,7 +152,7 @@ class PredictorTarget(Regression):
         return super()._term_gradients()
 
     def _check_derivatives(self, row: int) -> None:
-        responses = [float(one[row]) for one in self.responses]
+        responses = [float(response[row]) for response in self.responses]
         self.scalar.check_derivatives(responses, f"derivatives at datum {row}", who=WHO)
 
     def initial_point(self) -> np.ndarray:
@@ -169,15 +169,19 @@ def _read(
 ) -> tuple[dict[str, list[PredictorPart]], tuple[np.ndarray, ...]]:
     """Return the parts of each predictor, and the responses, all checked."""
     responses = tuple(array.astype(np.float64) for array in checked_arrays(y, "y", who=WHO))
-    if not responses or any(one.ndim != 1 or len(one) != len(responses[0]) or not len(one) for one in responses):
-        shapes = [one.shape for one in responses]
+    if not responses or any(
+        response.ndim != 1 or len(response) != len(responses[0]) or not len(response) for response in responses
+    ):
+        shapes = [response.shape for response in responses]
         raise InvalidInputError(f"{WHO}: y must be n numbers, or a tuple of such arrays, found shapes {shapes}")
     return _parts(predictors, offsets, len(responses[0])), responses
 
 
 def _parts(predictors: Any, offsets: Mapping[str, Any], n: int) -> dict[str, list[PredictorPart]]:
     """Return the parts of each predictor, checked: one for each variable in it, and one for an offset."""
-    if not isinstance(predictors, Mapping) or not all(isinstance(one, Mapping) and one for one in predictors.values()):
+    if not isinstance(predictors, Mapping) or not all(
+        isinstance(variables, Mapping) and variables for variables in predictors.values()
+    ):
         raise InvalidInputError(
             f"{WHO}: predictors must map each predictor to its variables and their designs, such as "
             f'{{"mu": {{"beta": X, "effect": group}}, "log_sigma": {{"log_sigma": 1.0}}}}; found {predictors!r}'
@@ -187,14 +191,17 @@ def _parts(predictors: Any, offsets: Mapping[str, Any], n: int) -> dict[str, lis
     if unknown := [name for name in offsets if name not in predictors]:
         raise InvalidInputError(f"{WHO}: offsets name {unknown}, the predictors are {list(predictors)}")
     parts = {
-        name: [read_part(variable, design, n, f"{name}[{variable!r}]", who=WHO) for variable, design in given.items()]
-        for name, given in predictors.items()
+        name: [
+            read_part(variable, design, n, f"{name}[{variable!r}]", who=WHO)
+            for variable, design in variables_of_predictor.items()
+        ]
+        for name, variables_of_predictor in predictors.items()
     }
     for name, offset in offsets.items():
-        known = checked_array(offset, f"offsets[{name!r}]", who=WHO).astype(np.float64)
-        if known.shape != (n,):
-            raise InvalidInputError(f"{WHO}: offsets[{name!r}] must have shape ({n},), found {known.shape}")
-        parts[name].append(PredictorPart(None, known[:, None]))
+        offset_array = checked_array(offset, f"offsets[{name!r}]", who=WHO).astype(np.float64)
+        if offset_array.shape != (n,):
+            raise InvalidInputError(f"{WHO}: offsets[{name!r}] must have shape ({n},), found {offset_array.shape}")
+        parts[name].append(PredictorPart(None, offset_array[:, None]))
     return parts
 
 
@@ -202,7 +209,7 @@ def _variables(
     parts: Mapping[str, list[PredictorPart]], dims: Mapping[str, Sequence[str]], coords: Mapping[str, Sequence[Any]]
 ) -> Variables:
     """Return names and shapes of the variables; the length of a vector follows from its designs or its labels."""
-    used = [part for given in parts.values() for part in given if part.variable is not None]
+    used = [part for parts_of_predictor in parts.values() for part in parts_of_predictor if part.variable is not None]
     labelled = {name: tuple([axes] if isinstance(axes, str) else axes) for name, axes in dims.items()}
     shapes: dict[str, tuple[int, ...]] = {}
     for part in used:
@@ -226,10 +233,10 @@ def _variables(
     if unknown := [name for name in labelled if name not in shapes]:
         raise InvalidInputError(f"{WHO}: dims name {unknown}, the variables are {list(shapes)}")
     for name, axes in labelled.items():
-        found = [len(coords[axis]) for axis in axes if axis in coords]
-        if len(axes) != len(shapes[name]) or (found and tuple(found) != shapes[name]):
+        lengths = [len(coords[axis]) for axis in axes if axis in coords]
+        if len(axes) != len(shapes[name]) or (lengths and tuple(lengths) != shapes[name]):
             raise InvalidInputError(
-                f"{WHO}: {name!r} has shape {shapes[name]}, its dims {axes} have {found} labels in coords"
+                f"{WHO}: {name!r} has shape {shapes[name]}, its dims {axes} have {lengths} labels in coords"
             )
     variables = Variables(shapes, labelled, {axis: list(labels) for axis, labels in coords.items()})
     check_names(variables, who=WHO)

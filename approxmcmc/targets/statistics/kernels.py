@@ -67,10 +67,10 @@ def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int
     """Write the terms of the outcomes ``order[lo:hi]`` to `out`."""
     _, centers, _, _, numbers = data
     u = np.empty(centers.shape[1])
-    for place in range(lo, hi):
-        k = datum_at(order, place)
+    for position in range(lo, hi):
+        k = datum_at(order, position)
         scale = log_scale(theta, data, k)
-        out[place - lo] = (
+        out[position - lo] = (
             numbers[k, CONSTANT] - numbers[k, ROWS] * scale - 0.5 * whitened(theta, data, k, u) * math.exp(-2.0 * scale)
         )
 
@@ -81,8 +81,8 @@ def add_gradient(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: 
     p = centers.shape[1]
     u = np.empty(p)
     slope = np.empty(p)
-    for place in range(lo, hi):
-        k = datum_at(order, place)
+    for position in range(lo, hi):
+        k = datum_at(order, position)
         squares = whitened(theta, data, k, u)
         precision = math.exp(-2.0 * log_scale(theta, data, k))
         slopes(data, k, u, slope)
@@ -102,12 +102,12 @@ def make_expand(log_terms: Callable[..., None], add_gradient: Callable[..., None
         u = np.empty(p)
         slope = np.empty(p)
         hessian = np.empty((dim, dim))
-        for place in range(lo, hi):
-            k = datum_at(order, place)
-            row = out[place - lo]
+        for position in range(lo, hi):
+            k = datum_at(order, position)
+            row = out[position - lo]
             row[:] = 0.0
-            log_terms(theta, data, order, place, place + 1, row)
-            add_gradient(theta, data, order, place, place + 1, row[1 : 1 + dim])
+            log_terms(theta, data, order, position, position + 1, row)
+            add_gradient(theta, data, order, position, position + 1, row[1 : 1 + dim])
             root = roots[k]
             places = places_of[k]
             v = scales[k]

@@ -130,7 +130,9 @@ def _of_some_rows(rows: Rows, n_rows: int, p: int) -> Basis:
     """Return the basis and the fit of some rows; eigenvalues below 1e-8 of the largest are raised to that."""
     each = -(-max(FEWEST, FOR_EACH * p) // SLICES)
     starts = np.unique(np.linspace(0, max(n_rows - each, 0), SLICES).astype(int))
-    a, r, w = (np.concatenate(some) for some in zip(*(rows(lo, min(lo + each, n_rows)) for lo in starts), strict=True))
+    a, r, w = (
+        np.concatenate(parts) for parts in zip(*(rows(lo, min(lo + each, n_rows)) for lo in starts), strict=True)
+    )
     lengths = np.sqrt((w[:, None] * a * a).sum(axis=0))
     lengths[lengths == 0.0] = np.sqrt(w.sum())
     plain = Basis(np.diag(1.0 / lengths), np.diag(lengths), np.zeros(p))

@@ -76,12 +76,12 @@ class NormalOutcome:
             log_s = self.log_offsets(lo, hi)
             return whole[:, entries], self.Y[lo:hi, self.column] - whole[:, -1], np.exp(-2.0 * log_s)
 
-        found = least_squares(rows, n_rows, entries.size)
+        solution = least_squares(rows, n_rows, entries.size)
         if self.log_scale is None:
-            return found, 0.0
+            return solution, 0.0
         starts = range(0, n_rows, 1 << 16)
         offsets = sum(float(self.log_offsets(lo, min(lo + (1 << 16), n_rows)).sum()) for lo in starts)
-        return found, -offsets - n_rows * HALF_LOG_2_PI
+        return solution, -offsets - n_rows * HALF_LOG_2_PI
 
 
 def normal_outcomes(target: Target) -> list[NormalOutcome]:
@@ -95,7 +95,7 @@ def normal_outcomes(target: Target) -> list[NormalOutcome]:
     design = target.design
     J = target.likelihood.n_outcomes
     scales = design.predictors[J:]
-    if any(one.codes[0] < one.codes[1] or set(one.places) - {design.dim} for one in scales):
+    if any(scale.codes[0] < scale.codes[1] or set(scale.places) - {design.dim} for scale in scales):
         return []  # rows of several scales
     pairs = zip(design.predictors[:J], scales, strict=True)
     return [NormalOutcome(design, *pair, target.responses[0], j) for j, pair in enumerate(pairs)]

@@ -210,9 +210,9 @@ class LinearRegression(NormalStatistics, PredictiveTarget):
         J = design.n_predictors // 2
         axes = {"outcome": list(range(J))} if J > 1 else {}
         offset, weights = (None if rows is None else columns.pop(name, None) for name in ("offset", "weights"))
-        given = [name for name, column in columns.items() if column is not None]
-        if given:
-            raise InvalidInputError(f"{who}: these rows take no {' and no '.join(given)}")
+        names = [name for name, column in columns.items() if column is not None]
+        if names:
+            raise InvalidInputError(f"{who}: these rows take no {' and no '.join(names)}")
         if rows is None:
             return NormalRows(design, self.plain.likelihood, axes=axes, response_axes=axes)
         check_same_index(who, rows=rows, offset=offset, weights=weights)
@@ -260,13 +260,15 @@ def _design(
         if added.shape != (n,):
             raise InvalidInputError(f"{WHO}: offset must hold {n} numbers, found shape {added.shape}")
         known_means.append(PredictorPart(None, added[:, None]))
-    known = [] if sigma is None else [PredictorPart(None, shared={0: math.log(sigma)})]
+    scale_part = [] if sigma is None else [PredictorPart(None, shared={0: math.log(sigma)})]
     if weights is not None:
         w = checked_array(weights, "weights", who=WHO).astype(np.float64)
         if w.shape != (n,) or not (w > 0.0).all():
             raise InvalidInputError(f"{WHO}: weights must be {n} positive numbers, found {w!r}")
-        known.append(PredictorPart(None, -0.5 * np.log(w)[:, None]))
+        scale_part.append(PredictorPart(None, -0.5 * np.log(w)[:, None]))
     predictors = {f"mean {j}": [*(spread(part, j, J) for part in parts), *known_means] for j in range(J)}
     for j in range(J):
-        predictors[f"scale {j}"] = known if sigma is not None else [*known, PredictorPart("sigma", shared={j: 1.0})]
+        predictors[f"scale {j}"] = (
+            scale_part if sigma is not None else [*scale_part, PredictorPart("sigma", shared={j: 1.0})]
+        )
     return assemble(predictors, variables, n)

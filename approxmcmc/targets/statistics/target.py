@@ -141,21 +141,21 @@ def _statistics(outcomes: list[NormalOutcome]) -> tuple[tuple[np.ndarray, ...], 
     """Return the arrays that the kernels read, and how many passes over the rows it took to compute them."""
     K = len(outcomes)
     dim = outcomes[0].design.dim
-    p = max(one.entries.size for one in outcomes)
+    p = max(outcome.entries.size for outcome in outcomes)
     roots = np.zeros((K, p, p))
     centers = np.zeros((K, p))
     places = np.zeros((K, p), np.int64)
     scales = np.zeros((K, dim))
     numbers = np.zeros((K, 3))
     passes = 0
-    for k, one in enumerate(outcomes):
-        entries = one.entries
-        (fit, constant) = one.fit()
+    for k, outcome in enumerate(outcomes):
+        entries = outcome.entries
+        (fit, constant) = outcome.fit()
         roots[k, : len(fit.root), : entries.size] = fit.root
         filled = np.minimum(np.arange(p), entries.size - 1)  # beyond them the root is 0
         centers[k] = fit.center[filled]
         places[k] = entries[filled]
-        scales[k] = one.scale_weights
-        numbers[k] = (one.design.n_rows, fit.squares, constant)
+        scales[k] = outcome.scale_weights
+        numbers[k] = (outcome.design.n_rows, fit.squares, constant)
         passes += fit.passes
     return (roots, centers, places, scales, numbers), passes
