@@ -105,7 +105,7 @@ def delayed(second: CompiledTest) -> CompiledTest:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class DelayedAcceptance(AcceptanceTest):
-    r"""Decide on prior, expansion and proposal first; if this stage accepts, decide on the terms by another test.
+    r"""Delayed acceptance (DA): decide on prior, expansion and proposal first, and only then on the terms, by a test.
 
     Parameters
     ----------

@@ -120,7 +120,7 @@ T_TEST_FORM = make_threshold_form(half_width)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SequentialTTest(AcceptanceTest):
-    """Accept or reject by a sequence of t-tests on growing subsets of the data.
+    """Accept or reject by a sequence of t-tests on growing subsets of the data ("austerity" MCMC).
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ def couple(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PreconditionedCrankNicolson(Component, Proposal):
-    """Propose theta' ~ N(c + rho (theta - c), (1 - rho^2) Sigma).
+    """pCN, preconditioned Crank-Nicolson: propose theta' ~ N(c + rho (theta - c), (1 - rho^2) Sigma).
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ class PreconditionedCrankNicolson(Component, Proposal):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Independence(Component, Proposal):
-    """Propose theta' ~ N(mean, cov), whatever theta is: :class:`PreconditionedCrankNicolson` with rho = 0.
+    """Independent Metropolis-Hastings: propose theta' ~ N(mean, cov), whatever theta is; pCN with rho = 0.
 
     Parameters
     ----------

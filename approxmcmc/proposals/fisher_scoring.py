@@ -124,7 +124,7 @@ def _explain(state: FisherScoringState) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StochasticGradientFisherScoring(Component, Proposal):
-    """Propose by stochastic-gradient Fisher scoring; only for :class:`AlwaysAccept`.
+    """Propose by stochastic-gradient Fisher scoring (SGFS); only for :class:`AlwaysAccept`.
 
     Parameters
     ----------

@@ -126,7 +126,7 @@ def adapt_step_size(state: TrajectoryState, acceptance: float, step: int) -> Non
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Hamiltonian(Component, Proposal):
-    r"""Propose the end of a Hamiltonian trajectory along the gradient on all data (hybrid or Hamiltonian Monte Carlo).
+    r"""Propose the end of a Hamiltonian trajectory along the gradient on all data: HMC, hybrid Monte Carlo.
 
     Parameters
     ----------

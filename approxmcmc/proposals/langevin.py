@@ -172,7 +172,7 @@ def adapt_step_size(state: LangevinState, acceptance: float, step: int) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Langevin(Component, Proposal):
-    """Propose theta' ~ N(theta + (step_size/2) M grad log p(theta|x), step_size M), with the gradient on all data.
+    """MALA, Metropolis-adjusted Langevin: theta' ~ N(theta + (step_size/2) M grad log p(theta|x), step_size M).
 
     Parameters
     ----------

@@ -122,7 +122,7 @@ def adapt_factor(state: WalkState, acceptance: float, step: int) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RandomWalk(Component, Proposal):
-    """Propose theta' ~ N(theta, Sigma).
+    """Propose theta' ~ N(theta, Sigma): random-walk Metropolis (RWM), adaptive if asked.
 
     Parameters
     ----------

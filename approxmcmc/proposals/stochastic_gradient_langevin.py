@@ -156,7 +156,7 @@ def last_step_size(state: SGLDState) -> float:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StochasticGradientLangevin(Component, Proposal):
-    """Propose a Langevin step along the gradient of a minibatch.
+    """Propose a Langevin step along the gradient of a minibatch: SGLD, stochastic-gradient Langevin dynamics.
 
     Parameters
     ----------

@@ -100,7 +100,7 @@ def move(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StochasticGradientNoseHoover(Component, Proposal):
-    r"""Propose by a stochastic-gradient Nose-Hoover thermostat; only for :class:`AlwaysAccept`.
+    r"""Propose by a stochastic-gradient Nose-Hoover thermostat (SGNHT); only for :class:`AlwaysAccept`.
 
     Parameters
     ----------

@@ -114,7 +114,7 @@ def move(rng: np.random.Generator, state: ZigZagState, theta: np.ndarray, out: n
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StochasticGradientZigZag(Component, Proposal):
-    r"""Propose by a zig-zag process with the gradients of minibatches; only for :class:`AlwaysAccept`.
+    r"""Propose by a zig-zag process with the gradients of minibatches, biased; only for :class:`AlwaysAccept`.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ from approxmcmc.sampling.chain import adapt_nothing
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Exchange(Component, ProposalSampler):
-    """Metropolis-Hastings for p(theta) exp(theta's(y)) / Z(theta), without Z: auxiliary data are drawn at theta'.
+    """The exchange algorithm, for p(theta) exp(theta's(y)) / Z(theta) without Z: auxiliary data are drawn at theta'.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ def no_estimate(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class NoisyLangevin(Component, Sampler):
-    """Unadjusted Langevin steps with a gradient estimated from auxiliary data.
+    """Noisy Langevin (NL): unadjusted Langevin steps with a gradient estimated from auxiliary data.
 
     Parameters
     ----------

@@ -110,7 +110,7 @@ TOUCHING = ("tuned", "taylor")  # those that touch the likelihood at one theta
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Firefly(Component, ProposalSampler):
-    """Sample theta and the indicators of bright data alternately; exact for theta.
+    """FlyMC, Firefly Monte Carlo: sample theta and the indicators of bright data alternately; exact for theta.
 
     Parameters
     ----------

@@ -89,7 +89,7 @@ BOUNCY = Dynamics(start, plan, turn, turn_by_row, norm=2)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class BouncyParticle(ProcessSampler):
-    r"""The bouncy particle sampler with control variates: exact, without rejection, one row of the data at an event.
+    r"""BPS, the bouncy particle sampler, with control variates: exact, without rejection, one row at an event.
 
     Parameters
     ----------

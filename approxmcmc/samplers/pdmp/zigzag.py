@@ -80,7 +80,7 @@ ZIGZAG = Dynamics(start, plan, turn, turn_by_row, norm=1)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ZigZag(ProcessSampler):
-    r"""The zig-zag sampler with control variates: exact, without rejection, one row of the data at an event.
+    r"""The zig-zag sampler (a PDMP) with control variates: exact, without rejection, one row of the data at an event.
 
     Parameters
     ----------
