@@ -28,15 +28,34 @@ def log_sum_exp(eta: np.ndarray, n: int, largest: np.ndarray, out: np.ndarray) -
         out[i] = largest[i] + math.log(out[i])
 
 
+@compiled(fastmath=set(BATCH_FASTMATH))
+def write_terms(
+    eta: np.ndarray, y: np.ndarray, order: np.ndarray, lo: int, hi: int, work: np.ndarray, out: np.ndarray
+) -> None:
+    """Write log p(y | eta) of each row in ``order[lo:hi]`` to `out`; `work` (2, rows) is scratch."""
+    log_sum_exp(eta, hi - lo, work[0], work[1])
+    for i in range(hi - lo):
+        out[i] = eta[y[datum_at(order, lo + i)], i] - work[1, i]
+
+
+@compiled(fastmath=set(BATCH_FASTMATH))
+def write_slopes(
+    eta: np.ndarray, y: np.ndarray, order: np.ndarray, lo: int, hi: int, work: np.ndarray, out: np.ndarray
+) -> None:
+    """Write the slope 1(y = k) - p_k of row ``order[lo + i]`` in predictor k to ``out[k, i]``; `out` may be `eta`."""
+    log_sum_exp(eta, hi - lo, work[0], work[1])
+    for k in range(eta.shape[0]):
+        for i in range(hi - lo):
+            chosen = 1.0 if y[datum_at(order, lo + i)] == k else 0.0
+            out[k, i] = chosen - exp_to_700(eta[k, i] - work[1, i])
+
+
 def softmax_terms(
     eta: np.ndarray, responses: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
 ) -> None:
     """Write log p(y | eta) of each row in ``order[lo:hi]`` to `out`."""
     [y] = responses
-    work = np.empty((2, hi - lo))
-    log_sum_exp(eta, hi - lo, work[0], work[1])
-    for i in range(hi - lo):
-        out[i] = eta[y[datum_at(order, lo + i)], i] - work[1, i]
+    write_terms(eta, y, order, lo, hi, np.empty((2, hi - lo)), out)
 
 
 def softmax_slopes(
@@ -44,12 +63,7 @@ def softmax_slopes(
 ) -> None:
     """Write the slope 1(y = k) - p_k of row ``order[lo + i]`` in predictor k to ``out[k, i]``, p_k = P(class k)."""
     [y] = responses
-    work = np.empty((2, hi - lo))
-    log_sum_exp(eta, hi - lo, work[0], work[1])
-    for k in range(eta.shape[0]):
-        for i in range(hi - lo):
-            chosen = 1.0 if y[datum_at(order, lo + i)] == k else 0.0
-            out[k, i] = chosen - exp_to_700(eta[k, i] - work[1, i])
+    write_slopes(eta, y, order, lo, hi, np.empty((2, hi - lo)), out)
 
 
 def softmax_expansion(

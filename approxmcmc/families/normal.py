@@ -18,6 +18,11 @@ from approxmcmc.families.family import Family, Form, Pair, PyMCFamily
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 
 
+def log_standard_normal(values: np.ndarray) -> Any:
+    """Return the log density of independent standard normals; the last axis, shape (..., K), is summed."""
+    return -0.5 * (values**2 + 2.0 * HALF_LOG_2_PI).sum(axis=-1)
+
+
 def unit_normal(eta: float, y: float) -> float:
     """Return log p(y | eta) of a normal distribution with standard deviation 1, up to its constant."""
     return -0.5 * (y - eta) ** 2

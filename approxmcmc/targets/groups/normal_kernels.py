@@ -19,8 +19,7 @@ import numpy as np
 
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.batches import Data, datum_at
-
-LOG_2_PI = math.log(2.0 * math.pi)
+from approxmcmc.families.normal import HALF_LOG_2_PI
 
 
 @compiled
@@ -102,7 +101,7 @@ def make_log_terms(q: int, n_effects: int, knows_noise: bool) -> Callable[..., N
             for i in range(q):
                 for j in range(q):
                     square += r[i] * inverse[i, j] * r[j]
-            out[place - lo] = counts[g, 1] - counts[g, 0] * (0.5 * LOG_2_PI + log_tau) - 0.5 * (square + log_det)
+            out[place - lo] = counts[g, 1] - counts[g, 0] * (HALF_LOG_2_PI + log_tau) - 0.5 * (square + log_det)
 
     return log_terms
 

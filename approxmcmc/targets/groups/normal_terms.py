@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
+from approxmcmc.families.normal import log_standard_normal
 from approxmcmc.targets.groups.grouping import Grouping, by_group
 from approxmcmc.targets.groups.linked import LinkedTerms
 from approxmcmc.targets.groups.normal_kernels import make_add_gradient, make_log_terms
@@ -56,7 +57,7 @@ class NormalTerms(LinkedTerms):
         noise = rng.standard_normal((self.n_obs, self.n_effects))
         u = mean[0] + np.linalg.solve(np.swapaxes(factor[0], -1, -2), noise[..., None])[..., 0]
         log_det = np.log(np.diagonal(factor[0], axis1=-2, axis2=-1)).sum(axis=-1)
-        return u, log_det - 0.5 * (noise**2 + np.log(2.0 * np.pi)).sum(axis=1)
+        return u, log_det + log_standard_normal(noise)
 
     def draw_standard_effects(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return exact draws of u given the rows; shape (thetas, groups, K)."""

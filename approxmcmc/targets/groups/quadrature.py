@@ -25,10 +25,9 @@ import numpy as np
 from approxmcmc.engine.compiler.compile import batched
 from approxmcmc.engine.numerics import exp, log
 from approxmcmc.engine.terms.batches import Data, datum_at
+from approxmcmc.families.normal import HALF_LOG_2_PI
 from approxmcmc.targets.groups.newton import ARRIVED, largest_group, predict, predictors, solve_turned
 from approxmcmc.targets.groups.row_sums import Space, work_space
-
-HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 
 
 def gauss_hermite(n_nodes: int, n_effects: int = 1) -> np.ndarray:

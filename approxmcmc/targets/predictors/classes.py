@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled, kernel, type_of
-from approxmcmc.engine.numerics import exp_to_700
 from approxmcmc.engine.terms.batches import Data, datum_at, log_terms_type
 from approxmcmc.engine.terms.gradients import ROWS, gradient_signature
-from approxmcmc.families.categorical import log_sum_exp
+from approxmcmc.families.categorical import write_slopes, write_terms
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.forms import Form, Responses
@@ -76,11 +75,8 @@ def terms_of_classes(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, 
     """Write the terms of the rows ``order[lo:hi]``."""
     X, y = data
     eta = np.empty((theta.shape[0] // X.shape[1], hi - lo))
-    work = np.empty((2, hi - lo))
     predict_classes(theta, X, order, lo, hi, eta)
-    log_sum_exp(eta, hi - lo, work[0], work[1])
-    for i in range(hi - lo):
-        out[i] = eta[y[datum_at(order, lo + i)], i] - work[1, i]
+    write_terms(eta, y, order, lo, hi, np.empty((2, hi - lo)), out)
 
 
 def add_gradient_of_classes(
@@ -94,12 +90,10 @@ def add_gradient_of_classes(
     for start in range(lo, hi, ROWS):  # rows are read twice; so few stay in the first-level cache until the second time
         stop = min(start + ROWS, hi)
         predict_classes(theta, X, order, start, stop, eta)
-        log_sum_exp(eta, stop - start, work[0], work[1])
+        write_slopes(eta, y, order, start, stop, work, eta)
         for position in range(start, stop):
-            i = position - start
             row = datum_at(order, position)
             for k in range(eta.shape[0]):
-                # np.float64: without compilation, a Python float times a float32 is a float32.
-                slope = (1.0 if k == y[row] else 0.0) - np.float64(exp_to_700(eta[k, i] - work[1, i]))
+                slope = eta[k, position - start]
                 for j in range(p):
                     out[k * p + j] += slope * X[row, j]
