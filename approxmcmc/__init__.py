@@ -19,6 +19,7 @@ _HOMES = {
     "approxmcmc.couplings": ("bias", "debias"),
     "approxmcmc.design": ("choose_sampler",),
     "approxmcmc.diagnostics": (
+        "as_trace",
         "compare_samplers",
         "cost_summary",
         "diagnose",

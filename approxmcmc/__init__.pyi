@@ -35,6 +35,7 @@ from approxmcmc.contracts import Target as Target
 from approxmcmc.couplings import bias as bias, debias as debias
 from approxmcmc.design import choose_sampler as choose_sampler
 from approxmcmc.diagnostics import (
+    as_trace as as_trace,
     compare_samplers as compare_samplers,
     cost_summary as cost_summary,
     diagnose as diagnose,

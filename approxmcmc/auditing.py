@@ -13,11 +13,19 @@ from approxmcmc.audits.steps import WalkedSteps
 from approxmcmc.contracts import AnySampler, Auditor, DiscreteTarget, DoublyIntractableTarget, Sampler, Target
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.contracts.records import AUDIT_COUNTS
+from approxmcmc.diagnostics.traces import trace_of
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.any_model import as_target
-from approxmcmc.output.reading import adapted_by_chain, check_origin, flat_draws, shuffled_by
+from approxmcmc.output.reading import (
+    adapted_by_chain,
+    check_origin,
+    flat_draws,
+    refuse_formula,
+    refuse_weights,
+    shuffled_by,
+)
 from approxmcmc.output.schema import BY_NAME
 from approxmcmc.targets.all_rows import AllRows
 
@@ -37,8 +45,8 @@ def audit(
     Parameters
     ----------
     trace
-        A trace of `sample`, in memory or read by `load`; or any trace with a group ``posterior`` of the target's
-        variables, such as PyMC's, nutpie's, or draws of a variational approximation.
+        A trace of `sample`, in memory or read by `load`; or draws of the target's variables in any form that
+        :func:`approxmcmc.as_trace` takes, such as PyMC's, nutpie's, or those of a variational approximation.
     target
         The target that the draws should come from; with a sampler, the target it ran on, such as
         ``ControlVariate(target)``.
@@ -112,6 +120,9 @@ def audit(
             f"audit: needs a target and the sampler of the trace, or None for draws from elsewhere; found {target!r} "
             f"and {sampler!r}"
         )
+    refuse_formula(trace, "audit")
+    trace = trace_of(trace, target)
+    refuse_weights(trace, "audit")
     draws = flat_draws(trace, target)
     policy = _policy(seconds, n_audits)
     if not draws.shape[1]:

@@ -20,11 +20,12 @@ from approxmcmc.couplings.summands import Summands, average
 from approxmcmc.couplings.verdict import failed_checks
 from approxmcmc.diagnostics.estimands import Estimand
 from approxmcmc.diagnostics.records import check_confidence, group
+from approxmcmc.diagnostics.traces import trace_of
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.interop.any_model import as_target
-from approxmcmc.output.reading import check_origin
+from approxmcmc.output.reading import check_origin, refuse_formula
 
 SECONDS = 10.0
 # audits; share of the time
@@ -67,7 +68,7 @@ def bias(
     Parameters
     ----------
     trace
-        A trace of `sample` or `load`, or other draws: a DataTree whose group ``posterior`` has the target's variables.
+        A trace of `sample` or `load`, or other draws in any form that :func:`approxmcmc.as_trace` takes.
     target
         The posterior itself.
     sampler
@@ -167,6 +168,8 @@ def bias(
     [sequence], seed = seed_sequences(random_seed, 1)
     places, *rngs = own_streams(sequence)
     streams = AuditStreams(*rngs)
+    refuse_formula(trace, "bias")
+    trace = trace_of(trace, target)
     draws = draws_of(trace, target)
     if sampler is not None:
         check_origin(trace, target, sampler, who="bias")

@@ -52,16 +52,11 @@ def draws_of(trace: xr.DataTree, target: Target) -> Draws:
         When a variable is missing or has another shape, or the draws are too few, not finite, or all the same.
     """
     theta = flat_draws(trace, target)
-    if "sample_stats" in trace.children and "weight" in trace["sample_stats"].data_vars:
+    if "sample_stats" in trace.children and {"weight", "log_weight"} & set(trace["sample_stats"].data_vars):
         raise IncompatibleError("bias: the draws of the trace carry weights; resample them first")
     flat = theta.reshape(-1, theta.shape[2])
     if len(flat) < FEWEST:
         raise InvalidInputError(f"bias: the trace has {len(flat)} draws, but must have at least {FEWEST}")
-    if not np.isfinite(flat).all():
-        chain, draw = np.argwhere(~np.isfinite(theta).all(axis=2))[0].tolist()
-        raise InvalidInputError(
-            f"bias: the trace has draws that are NaN or infinite, the first is draw {draw} of chain {chain}"
-        )
     if (flat == flat[0]).all():
         raise InvalidInputError(f"bias: all {len(flat)} draws are the same: the chain never moved")
     attrs = trace["posterior"].attrs

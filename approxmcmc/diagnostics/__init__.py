@@ -12,8 +12,10 @@ from approxmcmc.diagnostics.importance import (
 from approxmcmc.diagnostics.latents import latents
 from approxmcmc.diagnostics.records import split_population
 from approxmcmc.diagnostics.risk import risk
+from approxmcmc.diagnostics.traces import as_trace
 
 __all__ = [
+    "as_trace",
     "chatterjee_diaconis_bound",
     "clopper_pearson",
     "compare_samplers",

@@ -176,6 +176,7 @@ def _mean_squares(
     if n_coordinates <= FEW_COORDINATES:
         return np.asarray(((center + weights @ deviations + reference @ shifts) ** 2).mean(axis=1))
     # expanded into its six products, because an array (draw, coordinate) may not fit into memory
+    scatter = deviations @ deviations.T / n_coordinates
     moved_sq = ((weights @ scatter) * weights).sum(axis=1)
     shifted_sq = ((reference @ (shifts @ shifts.T / n_coordinates)) * reference).sum(axis=1)
     crossed = ((weights @ (deviations @ shifts.T / n_coordinates)) * reference).sum(axis=1)

@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import xarray as xr
 
-from approxmcmc.diagnostics.records import group
+from approxmcmc.diagnostics.records import group, lengths
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.clock import spread
 
@@ -55,7 +55,8 @@ def with_clock(trace: xr.DataTree, clock: Any = None, warmup_seconds: Any = None
     stats = group(trace, "sample_stats") if "sample_stats" in trace.children else _no_stats(posterior)
     stats = stats.copy()
     if clock is not None:
-        seconds, how = _seconds(_numbers(clock, "clock"), stats, chains, draws)
+        is_real = np.arange(draws) < lengths(trace)[:, None]
+        seconds, how = _seconds(_numbers(clock, "clock"), stats, is_real)
         stats[RECORD] = (("chain", "draw"), seconds)
         stats.attrs["clock"] = how
         stats.attrs.pop(f"tuning_{RECORD}", None)
@@ -115,8 +116,9 @@ def _numbers(given: Any, what: str) -> np.ndarray:
     return values
 
 
-def _seconds(given: np.ndarray, stats: xr.Dataset, chains: int, draws: int) -> tuple[np.ndarray, str]:
-    """Return the seconds of each draw, (chain, draw), and how they were found."""
+def _seconds(given: np.ndarray, stats: xr.Dataset, is_real: np.ndarray) -> tuple[np.ndarray, str]:
+    """Return the seconds of each draw, (chain, draw), and how they were found; draws that pad a chain take none."""
+    chains, draws = is_real.shape
     if given.shape in ((chains, draws), (draws,)) and given.shape != (chains,):
         return np.broadcast_to(given, (chains, draws)).copy(), "each draw, as given"
     if given.shape not in ((), (chains,)):
@@ -126,6 +128,7 @@ def _seconds(given: np.ndarray, stats: xr.Dataset, chains: int, draws: int) -> t
         )
     name = next((name for name in GRADIENTS if name in stats), None)
     weights = np.ones((chains, draws)) if name is None else np.asarray(stats[name], dtype=np.float64)
+    weights = np.where(is_real, weights, 0.0)
     totals = np.broadcast_to(given, chains)
     how = "the total, spread over draws " + ("evenly" if name is None else f"by {name}")
     return np.stack([spread(total, weight) for total, weight in zip(totals, weights, strict=True)]), how

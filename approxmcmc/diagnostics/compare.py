@@ -12,11 +12,13 @@ from approxmcmc.diagnostics.clock import by_name, with_clocks
 from approxmcmc.diagnostics.cost import full_data_reads
 from approxmcmc.diagnostics.decisions import wrong_decision_rate
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate, resolve
+from approxmcmc.diagnostics.health import share_of_moves
 from approxmcmc.diagnostics.rank_statistics import bulk_ess
-from approxmcmc.diagnostics.records import Traces, as_list, check_confidence, group, sums, tuning_totals
-from approxmcmc.diagnostics.risk import errors_of, summarise
+from approxmcmc.diagnostics.records import check_confidence, group, sums, tuning_totals
+from approxmcmc.diagnostics.risk import errors_of, summarise, unknown_means
 from approxmcmc.diagnostics.running import NEVER, Completions, completion_clocks, is_approximation, knows
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.diagnostics.traces import Traces, as_list, replicates, weights_of
+from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,7 +49,8 @@ def compare_samplers(
     Parameters
     ----------
     runs
-        Traces of each sampler by name, of this library or any other; every chain is one replicate.
+        Traces of each sampler by name, in any form that :func:`approxmcmc.as_trace` takes; every chain is one
+        replicate, except that an ensemble is one.
     reference, estimands, over, confidence, n_bootstrap, random_seed, include_tuning
         As for :func:`approxmcmc.risk`. The risk is averaged over all coordinates of all estimands.
     budget
@@ -66,8 +69,8 @@ def compare_samplers(
         Indexed by name, best first. ``rank``; ``risk`` with ``risk_lower``, ``risk_upper``; ``risk_ratio``;
         ``bias_sq``; ``variance``; ``ess_per_second`` (smallest bulk ESS of any coordinate, over all seconds of all
         chains); ``data_fraction`` and ``wrong_decision_rate`` as in :func:`approxmcmc.cost_summary`; ``seconds`` of
-        all chains; ``warning``, an empty text if all is well. The budget is in the table's ``attrs``. Where the cost of
-        a run is unknown its risk is NaN, and the warning says what to pass.
+        all replicates; ``warning``, an empty text if all is well. The budget is in the table's ``attrs``. Where the
+        cost of a run is unknown, or a draw is not finite, its risk is NaN, it has no rank, and the warning says why.
 
     Raises
     ------
@@ -91,14 +94,15 @@ def compare_samplers(
     if not isinstance(runs, Mapping) or isinstance(runs, xr.DataTree):
         raise InvalidInputError(f"`runs` needs a dict of name -> trace or traces; found a {type(runs).__name__}.")
     given = [by_name(told, list(runs), what) for told, what in ((clock, "clock"), (warmup_seconds, "warmup_seconds"))]
-    listed = {
-        name: with_clocks(as_list(traces, what=f"runs[{name!r}]"), *(told[name] for told in given))
+    as_given = {
+        name: with_clocks(as_list(traces, what=f"runs[{name!r}]", like=reference), *(told[name] for told in given))
         for name, traces in runs.items()
     }
+    listed = {name: replicates(traces) for name, traces in as_given.items()}
     if not listed or (baseline is not None and baseline not in listed):
         raise InvalidInputError(f"`runs` needs at least one run, and the baseline among them; found {list(listed)}.")
     check_confidence(confidence)
-    functions = resolve(estimands, next(iter(listed.values()))[0])
+    functions = _common(listed, reference) if estimands is None else resolve(estimands, next(iter(listed.values()))[0])
     clocks = {
         name: completion_clocks(traces, over, include_tuning) for name, traces in listed.items() if knows(traces, over)
     }
@@ -114,7 +118,7 @@ def compare_samplers(
         resampling = resample(n_bootstrap, len(errors), len(gold.directions), random_seed)
         at_budget = {key: float(value[0]) for key, value in summarise(errors, gold, resampling, confidence).items()}
         spent = _seconds(traces, include_tuning)
-        smallest_ess, stuck = _effective_draws(traces, functions)
+        smallest_ess = _effective_draws(as_given[name], functions)
         rows[name] = {
             **{key: at_budget[key] for key in ("risk", "risk_lower", "risk_upper", "bias_sq", "variance")},
             "ess_per_second": smallest_ess / spent if spent > 0 and not any(map(is_approximation, traces)) else np.nan,
@@ -122,10 +126,12 @@ def compare_samplers(
             "seconds": spent,
             "warning": f"its {over} is unknown" + "; pass clock=" * (over == "time")
             if not known
-            else _warnings(at_budget["risk"], float(np.mean(gold.mcse**2)), len(errors), stuck, traces),
+            else _warnings(at_budget["risk"], float(np.mean(gold.mcse**2)), len(errors), traces),
         }
     table = pd.DataFrame.from_dict(rows, orient="index").sort_values("risk", kind="stable", na_position="last")
-    table.insert(0, "rank", np.arange(1, len(table) + 1))
+    ranks = pd.array(np.arange(1, len(table) + 1), dtype="Int64")
+    ranks[table["risk"].isna().to_numpy()] = pd.NA
+    table.insert(0, "rank", ranks.astype("int64") if table["risk"].notna().all() else ranks)
     divisor = table["risk"].iloc[0] if baseline is None else table.loc[baseline, "risk"]
     table.insert(4, "risk_ratio", table["risk"] / (divisor if divisor > 0 else np.nan))
     table.index.name = "sampler"
@@ -171,24 +177,43 @@ def _all_errors(
     return errors, Reference(mean, mcse, sd, directions)
 
 
-def _effective_draws(traces: Sequence[xr.DataTree], functions: Mapping[str, Estimand]) -> tuple[float, int]:
-    """Return the smallest bulk ESS over coordinates, all chains together, and the number of chains that never moved.
+def _common(listed: Mapping[str, Sequence[xr.DataTree]], reference: xr.DataTree) -> dict[str, Estimand]:
+    """Return the variables that all runs and the reference have as estimands, with a warning that names the others."""
+    having = {repr(name): [set(trace["posterior"].data_vars) for trace in traces] for name, traces in listed.items()}
+    if isinstance(reference, xr.DataTree) and "posterior" in reference.children:
+        having["the reference"] = [set(reference["posterior"].data_vars)]
+    common = set.intersection(*(variables for each in having.values() for variables in each))
+    found = resolve(None, next(iter(listed.values()))[0])
+    everywhere = {str(variable) for each in having.values() for variables in each for variable in variables}
+    for variable in sorted(everywhere - set(map(str, common))):
+        lacking = [name for name, each in having.items() if not all(variable in variables for variables in each)]
+        who = f"{' and '.join(lacking)} lack{'s' * (len(lacking) == 1)}"
+        warn(f"compare_samplers leaves out the variable {variable!r}, which {who}.", ApproxMCMCWarning)
+    if not common:
+        raise InvalidInputError(
+            "compare_samplers needs a variable that all runs and the reference have; found "
+            f"{ {name: sorted(map(str, set.union(*each))) for name, each in having.items()} }."
+        )
+    return {name: function for name, function in found.items() if name in common}
 
-    The ESS is NaN if draws have weights, a chain has fewer than four draws, or no coordinate moves.
+
+def _effective_draws(traces: Sequence[xr.DataTree], functions: Mapping[str, Estimand]) -> float:
+    """Return the smallest bulk ESS over coordinates, all chains together.
+
+    It is NaN if draws have weights or are not finite, a chain has fewer than four draws, or no coordinate moves.
     """
     shortest = min(group(trace, "posterior").sizes["draw"] for trace in traces)
     smallest = np.inf
-    stuck = 0
+    if shortest < 4 or any(weights_of(trace) is not None for trace in traces):
+        return np.nan  # ESS needs four draws of equal weight
     for name, function in functions.items():
         values = np.concatenate([evaluate(name, function, trace).values[:, :shortest] for trace in traces])
-        if shortest < 4 or any("weight" in group(trace, "sample_stats") for trace in traces):
-            return np.nan, stuck  # ESS needs four draws of equal weight
-        constant = np.all(values == values[:, :1], axis=(1, 2))
-        stuck = max(stuck, int(constant.sum()))
+        if not np.isfinite(values).all():
+            return np.nan
         varying = np.ptp(values, axis=(0, 1)) > 0  # ESS of a constant would be the number of draws
         if varying.any():
             smallest = min(smallest, float(bulk_ess(values[..., varying]).min()))
-    return (smallest if np.isfinite(smallest) else np.nan), stuck
+    return smallest if np.isfinite(smallest) else np.nan
 
 
 def _seconds(traces: Sequence[xr.DataTree], include_tuning: bool) -> float:
@@ -215,16 +240,26 @@ def _data_and_decisions(traces: Sequence[xr.DataTree]) -> dict[str, float]:
     }
 
 
-def _warnings(risk: float, mcse_sq: float, n_replicates: int, stuck: int, traces: Sequence[xr.DataTree]) -> str:
+def _warnings(risk: float, mcse_sq: float, n_replicates: int, traces: Sequence[xr.DataTree]) -> str:
     found: list[Any] = []
+    stuck = sum(_n_stuck(group(trace, "posterior")) for trace in traces)
+    unknown = unknown_means(traces)
     if n_replicates == 1:
         found.append("one replicate: bias and variance unknown")
-    if np.isnan(risk):
+    if unknown:
+        found.append(f"{unknown}: averages are unknown from there on")
+    elif np.isnan(risk):
         found.append("a replicate has no draw within the budget, or ended before the budget was used")
     elif mcse_sq > _REFERENCE_SHARE * risk:
         found.append(f"reference too coarse: its squared error is {mcse_sq:.2g}")
     if stuck:
-        found.append(f"{stuck} of {n_replicates} chains never moved")
+        n_chains = sum(group(trace, "posterior").sizes["chain"] for trace in traces)
+        found.append(f"{stuck} of {n_chains} chains never moved")
     stops = {str(group(trace, "sample_stats").attrs.get("stopped", "")) for trace in traces}
     found.extend(f"stopped: {stop}" for stop in sorted(stops & {"failure", "interrupt"}))
     return "; ".join(found)
+
+
+def _n_stuck(posterior: xr.Dataset) -> int:
+    """Return the number of chains that never moved; a chain of one draw cannot move."""
+    return int((share_of_moves(posterior) == 0.0).sum()) if posterior.sizes["draw"] > 1 else 0

@@ -17,6 +17,7 @@ import xarray as xr
 from scipy import special
 
 from approxmcmc.contracts import Finding, Variables, Verdict
+from approxmcmc.diagnostics.finite import not_finite
 from approxmcmc.diagnostics.health import share_of_moves
 from approxmcmc.diagnostics.rank_statistics import bulk_ess, rank_r_hat, tail_ess
 from approxmcmc.output.returned import DETERMINISTICS
@@ -74,7 +75,8 @@ def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Findin
     -------
     list of Finding
         One for each of the three; R-hat of a single chain is ``"not checked"``. If none can be computed, one finding
-        that says why. A parameter with the same value in all draws of all chains is left out.
+        that says why. A parameter with the same value in all draws of all chains is left out, and so is one with draws
+        that are not finite, on which `finite` reports.
     """
     if reason := _why_not(posterior, weighted):
         cut_short = posterior.attrs.get("stopped") == "time_limit" and posterior.sizes["draw"] < FEWEST_DRAWS
@@ -84,6 +86,9 @@ def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Findin
     sample = drawn(posterior)
     chains = posterior.sizes["chain"]
     if not sample.labels:
+        if not_finite(posterior):
+            sentence = "R-hat and ESS were not checked: no parameter that moves has only finite draws"
+            return [Finding("convergence", "not checked", sentence)]
         return [Finding("convergence", "ok", "no parameter moves: R-hat and ESS do not apply")]
     measures = (R_HAT, BULK, TAIL) if chains > 1 else (BULK, TAIL)
     with np.errstate(divide="ignore", invalid="ignore"):  # chains stuck at different values: R-hat is infinite
@@ -135,7 +140,9 @@ def drawn(posterior: xr.Dataset, most_draws: int = MOST_DRAWS) -> Sample:
         ticks = itertools.product(*(variable[dim].to_numpy().tolist() for dim in variable.dims[2:]))
         labels += [f"{name}[{', '.join(map(str, tick))}]" if tick else str(name) for tick in ticks]
     draws = np.concatenate(arrays, axis=2)
-    [moving] = np.nonzero(np.ptp(draws, axis=(0, 1)))
+    with np.errstate(invalid="ignore"):
+        spread = np.ptp(draws, axis=(0, 1))
+    [moving] = np.nonzero((spread > 0.0) & np.isfinite(spread))
     judged = moving[:: math.ceil(len(moving) / MOST_PARAMETERS) or 1]
     notes = [f"1 draw in {every}"] if every > 1 else []
     notes += [f"{len(judged)} of {len(moving)} parameters"] if len(judged) < len(moving) else []

@@ -11,12 +11,14 @@ import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test,
 from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding, Verdict
 from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence, effective
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
+from approxmcmc.diagnostics.finite import finite
 from approxmcmc.diagnostics.further_runs import further_runs
 from approxmcmc.diagnostics.gates import Gate, accumulated_error, gates
-from approxmcmc.diagnostics.health import movement, stopped, trajectories, undefined
+from approxmcmc.diagnostics.health import chain_lengths, movement, stopped, trajectories, undefined
 from approxmcmc.diagnostics.importance import pareto_finding
 from approxmcmc.diagnostics.modes import modes
-from approxmcmc.diagnostics.records import group
+from approxmcmc.diagnostics.records import group, lengths
+from approxmcmc.diagnostics.traces import as_trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,7 +32,7 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     Parameters
     ----------
     trace
-        A trace of `sample` or `importance_sampling`, or read by `load`.
+        A trace, or draws in any form that :func:`approxmcmc.as_trace` takes.
 
     Returns
     -------
@@ -43,12 +45,13 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     Raises
     ------
     InvalidInputError
-        If `trace` is not a trace, or lacks ``posterior`` or ``sample_stats``.
+        If `trace` is not a trace, or lacks ``posterior``.
 
     Notes
     -----
-    The checks: how the run ended, and whether it reached its target ESS; whether every chain moved; how often the log
-    density was undefined; how many NUTS trajectories diverged or were cut short; the acceptance test's own warnings;
+    The checks: how the run ended, and whether it reached its target ESS; whether all draws are finite; whether every
+    chain moved; how often the log density was undefined; how many NUTS trajectories diverged or were cut short; the
+    acceptance test's own warnings;
     the gates computed from audits, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01,
     or what chance explains if that is more), bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_;
     where chains started, and whether a search from far starts found other modes; which runs were made after failed
@@ -78,8 +81,11 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
 
 def findings(trace: xr.DataTree) -> list[Finding]:
     """Return the findings of all checks of a trace, most serious first."""
-    posterior = group(trace, "posterior")
-    stats = group(trace, "sample_stats")
+    trace = as_trace(trace)
+    real = lengths(trace)
+    shortest = int(real.min(initial=trace["posterior"].sizes["draw"]))
+    posterior = group(trace, "posterior").isel(draw=slice(None, shortest))
+    stats = group(trace, "sample_stats").isel(draw=slice(None, shortest))
     settings = json.loads(posterior.attrs.get("inference_library_settings", "{}"))
     end = stopped(posterior)
     if "log_weight" in stats:
@@ -88,6 +94,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
         found = [end, *effective(posterior)]
     else:
         audited = gates(stats)
+        everything = finite(posterior)
         mixing = convergence(posterior, weighted="weight" in stats)
         of_modes = modes(posterior, mixing)
         if more_draws_do_not_help := [finding.advice for finding in of_modes if finding.fires]:
@@ -95,6 +102,8 @@ def findings(trace: xr.DataTree) -> list[Finding]:
         steps = posterior.sizes["chain"] * posterior.sizes["draw"] * int(posterior.attrs.get("thin", 1))
         found = [
             end,
+            *chain_lengths(real),
+            everything,
             *effective(posterior),
             *movement(posterior),
             *undefined(stats),

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.diagnostics.control_variates import controlled
+from approxmcmc.diagnostics.health import share_of_moves
 from approxmcmc.diagnostics.records import group
 from approxmcmc.errors import GoldStandardError, InvalidInputError
 
@@ -110,7 +111,7 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
             f"`reference` needs a DataTree with a group 'posterior'; found {type(reference).__name__}. "
             "`reference_posterior(target)` makes one."
         )
-    if "sample_stats" in reference.children and "weight" in reference["sample_stats"].data_vars:
+    if "sample_stats" in reference.children and {"weight", "log_weight"} & set(reference["sample_stats"].data_vars):
         raise GoldStandardError(
             "The draws of `reference` carry weights, as those of importance sampling do: their plain mean is not the "
             "posterior's. Resample them by weight, or use `reference_posterior(target)`."
@@ -133,6 +134,7 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
         )
     position = {label: k for k, label in enumerate(labels)}
     values = found.values[..., [position[label] for label in like.labels]]
+    _check_reference(reference, like.labels, values)
     plain = _moments(name, values, values)
     if "scores" not in reference.children:
         return plain
@@ -142,6 +144,34 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
     precise = _moments(name, without_noise, values)
     better = precise.mcse < plain.mcse
     return Reference(*(np.where(better, ours, theirs) for ours, theirs in zip(precise, plain, strict=True)))
+
+
+FEWEST_DRAWS = 4  # of a chain, to split it into halves and estimate an autocorrelation
+
+
+def _check_reference(reference: xr.DataTree, labels: tuple[str, ...], values: np.ndarray) -> None:
+    """Raise if the error of the mean of these values, (chain, draw, coordinate), cannot be estimated."""
+    chains, draws, _ = values.shape
+    advice = "The Monte Carlo error of a reference cannot be estimated"
+    if draws < FEWEST_DRAWS:
+        raise GoldStandardError(
+            f"{advice} from {chains} chain{'s' * (chains > 1)} of {draws} draw{'s' * (draws != 1)}; it needs at least "
+            f"{FEWEST_DRAWS} draws of each, and a useful one has thousands."
+        )
+    if not np.isfinite(values).all():
+        chain, draw, k = np.argwhere(~np.isfinite(values))[0]
+        raise GoldStandardError(
+            f"{advice}: {labels[k]} is not finite ({values[chain, draw, k]}) in chain {chain}, draw {draw}. Use a "
+            "reference, and an estimand, that is finite at every draw."
+        )
+    posterior = group(reference, "posterior")
+    continuous = posterior[[name for name, variable in posterior.data_vars.items() if variable.dtype.kind == "f"]]
+    stuck = share_of_moves(continuous) == 0.0
+    if stuck.any() and any(np.ptp(variable.to_numpy()) > 0.0 for variable in continuous.data_vars.values()):
+        raise GoldStandardError(
+            f"{advice}: chain {int(np.argmax(stuck))} never moved in {draws} draws. Use a reference whose chains have "
+            "converged."
+        )
 
 
 def _moments(name: str, values: np.ndarray, estimand: np.ndarray) -> Reference:

@@ -21,7 +21,8 @@ def stopped(posterior: xr.Dataset) -> Finding:
     reason = posterior.attrs.get("stopped", "")
     draws = posterior.sizes["draw"]
     if reason == "failure":
-        sentence = f"sampling stopped after {draws} draws. {posterior.attrs['failure']}. The draws made are kept"
+        cause = posterior.attrs.get("failure", "The cause is unknown")
+        sentence = f"sampling stopped after {draws} draws. {cause}. The draws made are kept"
         return Finding("end of the run", "failure", sentence, "evaluate the model there", draws)
     if not draws:
         sentence = f"sampling was stopped ({reason}) before the first draw was kept: the posterior group is empty"
@@ -33,6 +34,15 @@ def stopped(posterior: xr.Dataset) -> Finding:
     every = int(posterior.attrs.get("thinned_by", 1))
     thinned = f", 1 in {every} of those made" if every > 1 else ""
     return Finding("end of the run", "ok", f"sampling {ended} {draws} draws per chain{thinned}", value=draws)
+
+
+def chain_lengths(real: np.ndarray) -> list[Finding]:
+    """Return the finding on chains of different lengths, shape (chain,); [] if they are equal."""
+    if len(set(real.tolist())) < 2:
+        return []
+    shortest = int(real.min())
+    sentence = f"the chains have {shortest} to {int(real.max())} draws; all checks read the first {shortest} of each"
+    return [Finding("chain lengths", "ok", sentence, value=float(shortest))]
 
 
 def movement(posterior: xr.Dataset) -> list[Finding]:
@@ -113,7 +123,10 @@ def share_of_moves(posterior: xr.Dataset) -> np.ndarray:
     moved = np.zeros((posterior.sizes["chain"], max(posterior.sizes["draw"] - 1, 0)), dtype=bool)
     for variable in posterior.values():
         values = variable.to_numpy().reshape(*moved.shape[:1], posterior.sizes["draw"], -1)
-        moved |= (values[:, 1:] != values[:, :-1]).any(axis=2)
+        changes = values[:, 1:] != values[:, :-1]
+        if values.dtype.kind in "fc":
+            changes &= ~(np.isnan(values[:, 1:]) & np.isnan(values[:, :-1]))  # NaN differs from itself
+        moved |= changes.any(axis=2)
     return moved.mean(axis=1)
 
 

@@ -1,7 +1,7 @@
 """Read a trace: its groups, sums of records per chain, totals of the tuning steps, the members of a population."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,19 +10,7 @@ import xarray as xr
 from approxmcmc.contracts import AcceptanceTest
 from approxmcmc.errors import InvalidInputError
 
-Traces = xr.DataTree | Sequence[xr.DataTree]
-
-
-def as_list(traces: Traces, *, what: str = "traces") -> list[xr.DataTree]:
-    """Return one trace or several as a list; raise if the list is empty or holds anything else."""
-    listed = list(traces) if isinstance(traces, Iterable) and not isinstance(traces, xr.DataTree) else [traces]
-    if not listed or not all(isinstance(trace, xr.DataTree) for trace in listed):
-        kinds = sorted({type(trace).__name__ for trace in listed}) or ["an empty list"]
-        raise InvalidInputError(
-            f"`{what}` needs one trace (xarray.DataTree) or a list of them; found {', '.join(kinds)}. "
-            "Pass what `sample` or `load` returned."
-        )
-    return listed
+LENGTHS = "draws_per_chain"  # attribute of the posterior of a trace whose chains have different lengths
 
 
 def check_confidence(confidence: float) -> None:
@@ -48,6 +36,31 @@ def group(trace: xr.DataTree, name: str) -> xr.Dataset:
             f"{sorted(map(str, dataset.dims))}."
         )
     return dataset.transpose("chain", "draw", ...)
+
+
+def lengths(trace: xr.DataTree) -> np.ndarray:
+    """Return the number of real draws of each chain, shape (chain,).
+
+    NaN after the end of a chain is padding if the trace says so (`as_trace`), or if every variable and every record of
+    `sample_stats` with decimals is NaN there. NaN in the posterior alone may be the result of a sampler that failed.
+    """
+    posterior = group(trace, "posterior")
+    draws = posterior.sizes["draw"]
+    recorded = np.atleast_1d(posterior.attrs.get(LENGTHS, [])).astype(int)
+    if len(recorded) == posterior.sizes["chain"]:
+        return np.minimum(recorded, draws)
+    stats = trace["sample_stats"].to_dataset() if "sample_stats" in trace.children else xr.Dataset()
+    records = [v for v in stats.data_vars.values() if v.dtype.kind == "f" and {"chain", "draw"} <= set(v.dims)]
+    variables = list(posterior.data_vars.values())
+    real = np.full(posterior.sizes["chain"], draws)
+    if not records or not variables or any(v.dtype.kind != "f" for v in variables) or not draws:
+        return real
+    is_missing = np.ones((posterior.sizes["chain"], draws), dtype=bool)
+    for variable in (*variables, *records):
+        ordered = variable.transpose("chain", "draw", ...).to_numpy()
+        is_missing &= np.isnan(ordered).reshape(*is_missing.shape, -1).all(axis=-1)
+    last = draws - np.argmin(is_missing[:, ::-1], axis=1)  # after the last draw that is there
+    return np.where(is_missing.all(axis=1), draws, last)
 
 
 def leaves_invariant(attrs: Mapping[Any, Any], settings: Mapping[str, Any]) -> bool:

@@ -10,7 +10,8 @@ from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.bootstrap import QUANTITIES, Resampling, estimate, intervals, resample
 from approxmcmc.diagnostics.clock import with_clocks
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate_reference, resolve
-from approxmcmc.diagnostics.records import Traces, as_list, check_confidence
+from approxmcmc.diagnostics.finite import not_finite
+from approxmcmc.diagnostics.records import check_confidence, group
 from approxmcmc.diagnostics.running import (
     AXES,
     Completions,
@@ -19,6 +20,7 @@ from approxmcmc.diagnostics.running import (
     is_approximation,
     running_means,
 )
+from approxmcmc.diagnostics.traces import Traces, as_list, replicates
 from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError, warn
 
 _AXIS_NAMES = {
@@ -51,13 +53,15 @@ def risk(
     .. math:: risk(t) = E (\bar f(t) - f^*)^2 = bias^2(t) + variance(t),
 
     where :math:`\bar f(t)` is the mean of an estimand over the draws that a chain completed by t and :math:`f^*` its
-    posterior mean [1]_. Every chain of every trace is one replicate; replicates should differ in seed and start.
+    posterior mean [1]_. Every chain of every trace is one replicate, except that an ensemble is one (see `as_trace`);
+    replicates should differ in seed and start.
 
     Parameters
     ----------
     traces
-        One trace or several of the same sampler and setting; any ArviZ trace. Records used: ``perf_counter_diff`` or
-        ``datapoints_touched``, and ``weight`` if draws are weighted.
+        One trace or several of the same sampler and setting, in any form that :func:`approxmcmc.as_trace` takes.
+        Records used: ``perf_counter_diff`` or ``datapoints_touched``, and ``weight`` or ``log_weight`` if draws are
+        weighted.
     reference
         Gold standard with a group ``posterior``; its Monte Carlo error e enters estimates and intervals.
     estimands
@@ -129,7 +133,7 @@ def risk(
     >>> curves = amc.risk(runs, amc.reference_posterior(target))  # doctest: +SKIP
     >>> curves.risk.sel(estimand="beta[x1]").plot()  # doctest: +SKIP
     """
-    traces = with_clocks(as_list(traces), clock, warmup_seconds)
+    traces = replicates(with_clocks(as_list(traces, like=reference), clock, warmup_seconds))
     check_confidence(confidence)
     functions = resolve(estimands, traces[0])
     averaged = _averaged_names(average_over, functions)
@@ -148,6 +152,8 @@ def risk(
             pieces.append((name, errors, gold))
         else:
             pieces.extend((label, *coordinate(errors, gold, k)) for k, label in enumerate(labels))
+    if sentence := unknown_means(traces):
+        warn(f"Risk over draws that are not finite: {sentence}. Its mean is NaN from there on.", ApproxMCMCWarning)
     resampling = resample(n_bootstrap, len(pieces[0][1]), len(pieces[0][2].directions), random_seed)
     rows = [summarise(errors, gold, resampling, confidence) for _, errors, gold in pieces]
     attrs = {"confidence": confidence, "n_bootstrap": n_bootstrap, "include_tuning": int(include_tuning)}
@@ -177,6 +183,14 @@ def errors_of(
     if len(errors) == 1 and is_approximation(traces[0]):
         errors = np.repeat(errors, 2, axis=0)  # the variance between two equal fits is 0
     return errors, gold, running.layout.labels
+
+
+def unknown_means(traces: Sequence[xr.DataTree]) -> str:
+    """Return a sentence on the draws that are not finite; "" if all are finite."""
+    for k, trace in enumerate(traces):
+        if sentence := not_finite(group(trace, "posterior")):
+            return sentence if len(traces) == 1 else f"{sentence} of trace {k}"
+    return ""
 
 
 def coordinate(errors: np.ndarray, gold: Reference, k: int) -> tuple[np.ndarray, Reference]:

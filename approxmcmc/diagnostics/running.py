@@ -13,6 +13,7 @@ import xarray as xr
 from approxmcmc.diagnostics.clock import ADVICE
 from approxmcmc.diagnostics.estimands import Estimand, Layout, evaluate
 from approxmcmc.diagnostics.records import group, stat_attribute, tuning_totals
+from approxmcmc.diagnostics.traces import weights_of
 from approxmcmc.errors import InvalidInputError
 
 # The record that the clock adds up, and the unit of the axis, by the name of the axis.
@@ -131,17 +132,15 @@ def running_means(
                 f"first and {len(found.layout.labels)} in another, or other labels. Compare runs of one model."
             )
         layout = found.layout
-        weights = _weights(trace)
-        for chain, values in enumerate(found.values):
+        weights = weights_of(trace)
+        # An infinite draw makes a mean as unknown as one that is NaN.
+        known = np.isfinite(found.values)
+        all_values = found.values if known.all() else np.where(known, found.values, np.nan)
+        for chain, values in enumerate(all_values):
             means.append(_running_mean(values, clocks[len(means)], grid, None if weights is None else weights[chain]))
     if layout is None:
         raise InvalidInputError("Running means need at least one trace; found none.")
     return RunningMeans(np.stack(means), layout)
-
-
-def _weights(trace: xr.DataTree) -> np.ndarray | None:
-    stats = group(trace, "sample_stats")
-    return np.asarray(stats["weight"], dtype=np.float64) if "weight" in stats else None
 
 
 def _running_mean(values: np.ndarray, clock: Completions, grid: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

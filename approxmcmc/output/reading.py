@@ -39,12 +39,22 @@ def flat_draws(trace: xr.DataTree, target: Target) -> np.ndarray:
                 f"{target!r} needs {name!r} of shape {tuple(shape)} in each draw; the trace has {values.shape[2:]}"
             )
         columns[name] = values
-    return target.variables.pack_draws(columns)
+    flat = target.variables.pack_draws(columns)
+    finite = np.isfinite(flat)
+    if not finite.all():
+        chain, draw, k = np.argwhere(~finite)[0]
+        raise InvalidInputError(
+            f"{target.variables.labels()[k]} is not finite ({flat[chain, draw, k]}) in chain {chain}, draw {draw} of "
+            "the trace. Leave such draws out, or cut the chains to the length of the shortest: "
+            "trace.isel(draw=slice(None, length))"
+        )
+    return flat
 
 
-def refuse_formula(trace: xr.DataTree, needing: str) -> None:
+def refuse_formula(trace: Any, needing: str) -> None:
     """Raise if a trace comes from a Bambi formula: its intercept is another number under the same name."""
-    if trace["posterior"].attrs.get("modeling_interface") == "bambi":
+    is_trace = isinstance(trace, xr.DataTree) and "posterior" in trace.children
+    if is_trace and trace["posterior"].attrs.get("modeling_interface") == "bambi":
         raise InvalidInputError(
             f"{needing} needs draws of its own variables; found those of a Bambi formula. Sample "
             "the PyMC model, amc.sample(formula.backend.model), or use Bambi's own functions, such as "
@@ -54,7 +64,7 @@ def refuse_formula(trace: xr.DataTree, needing: str) -> None:
 
 def refuse_weights(trace: xr.DataTree, who: str) -> None:
     """Raise if the draws of a trace carry weights, which `who` would ignore."""
-    if "sample_stats" in trace.children and "weight" in trace["sample_stats"]:
+    if "sample_stats" in trace.children and {"weight", "log_weight"} & set(trace["sample_stats"].data_vars):
         raise InvalidInputError(f"the draws of this trace carry weights, which {who} would ignore; resample them first")
 
 

@@ -10,7 +10,7 @@ from arviz_plots import PlotCollection, visuals as draw
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.cost import cost_summary
 from approxmcmc.diagnostics.decisions import clopper_pearson
-from approxmcmc.diagnostics.records import Traces, as_list
+from approxmcmc.diagnostics.traces import Traces, as_list
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.plots.common import Drawing, names_of
 

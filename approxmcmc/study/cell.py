@@ -14,6 +14,8 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Target, WholeSampler
+from approxmcmc.diagnostics.diagnose import findings
+from approxmcmc.diagnostics.finite import not_finite
 from approxmcmc.engine.limit_clock import processor_seconds
 from approxmcmc.errors import SamplingError, SamplingWarning, StudyError
 from approxmcmc.study.budget import Budget
@@ -154,9 +156,16 @@ def _interrupted(problem: BaseException | None) -> bool:
 
 
 def problems(trace: xr.DataTree) -> list[str]:
-    """Return the problems that `sample` found, except those that the report checks over all replicates together."""
-    rows = json.loads(trace["posterior"].attrs.get("diagnosis", "[]"))
-    return [row["finding"] for row in rows if row["check"] not in JUDGED_TOGETHER]
+    """Return the problems of a trace, except those that the report checks over all replicates together.
+
+    `sample` has judged its own traces; those of other samplers are judged here.
+    """
+    attrs = trace["posterior"].attrs
+    if "diagnosis" in attrs:
+        fired = [(row["check"], row["finding"]) for row in json.loads(attrs["diagnosis"])]
+    else:
+        fired = [(finding.check, finding.finding) for finding in findings(trace) if finding.fires]
+    return [sentence for check, sentence in fired if check not in JUDGED_TOGETHER]
 
 
 def measurements(trace: xr.DataTree, wall_seconds: float) -> Record:
@@ -190,15 +199,8 @@ def defect(trace: xr.DataTree) -> str | None:
         return f"The chain failed: {attrs.get('failure', 'cause unknown')}."
     if not posterior.sizes.get("draw", 0):
         return "The budget ended before the first draw: give more seconds, or fewer tuning steps or steps per draw."
-    for name, variable in posterior.data_vars.items():
-        finite = (
-            np.isfinite(variable.to_numpy())
-            .reshape(posterior.sizes["chain"], posterior.sizes["draw"], -1)
-            .all(axis=(0, 2))
-        )
-        if not finite.all():
-            return f"Draw {int(np.argmin(finite))} of {name} is not finite."
-    return None
+    sentence = not_finite(posterior.to_dataset())
+    return f"{sentence}." if sentence else None
 
 
 def foreign_chain(

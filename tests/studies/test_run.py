@@ -175,7 +175,9 @@ def test_failures_are_counted_told_and_kept_and_the_others_go_on(tmp_path):
         broken["command"] == f"approxmcmc retry toy --preset paper --store {tmp_path.as_posix()} --cell {broken['key']}"
     )
     assert broken["seed"] == next(c.seed for c in make_plan(study, "paper").cells if c.key == broken["key"])
-    assert records.loc["walk[fault='nan']"]["error"] == "Draw 19 of beta is not finite."
+    assert records.loc["walk[fault='nan']"]["error"] == (
+        "beta[0] has 1 draw that is not finite (first NaN in chain 0, draw 19)."
+    )
     assert "ended before the first draw" in records.loc["walk[fault='nothing']"]["error"]
     assert set(results_of(study, tmp_path).traces()) == {("plain", "walk[fault='']")}
 

@@ -249,11 +249,18 @@ def trace():
 class TestDiagnostics:
     """The message names an argument that is no trace, or not the one that is needed."""
 
-    @pytest.mark.parametrize("bad", [None, [], "trace.nc"])
-    def test_what_is_no_trace(self, trace, bad):
-        with pytest.raises(InvalidInputError, match=r"A trace is needed, one xarray\.DataTree; found a"):
+    @pytest.mark.parametrize(
+        ("bad", "error", "message"),
+        [
+            (None, InvalidInputError, "a trace is needed, an xarray.DataTree .*; found a NoneType"),
+            ([], InvalidInputError, "found an empty list"),
+            ("trace.nc", FileNotFoundError, "There is no trace at trace.nc"),
+        ],
+    )
+    def test_what_is_no_trace(self, trace, bad, error, message):
+        with pytest.raises(error, match=message):
             amc.cost_summary(bad)
-        with pytest.raises(InvalidInputError, match="needs one trace"):
+        with pytest.raises(error, match=message):
             amc.risk(bad, trace)
 
     def test_traces_without_names(self, trace):

@@ -134,8 +134,14 @@ def test_a_trace_of_another_run_is_refused():
         (np.zeros((2, 0, 2)), "0 draws"),
         (np.arange(38.0).reshape(1, 19, 2), "at least 20"),
         (np.full((1, 30, 2), 0.1), "never moved"),
-        (np.where(np.arange(60).reshape(1, 30, 2) == 7, np.nan, 0.1), "draw 3 of chain 0"),
-        (np.where(np.arange(60).reshape(1, 30, 2) == 7, np.inf, 0.1), "infinite, the first is draw 3 of chain 0"),
+        (
+            np.where(np.arange(60).reshape(1, 30, 2) == 7, np.nan, 0.1),
+            r"beta\[x1\] is not finite \(nan\) in chain 0, draw 3",
+        ),
+        (
+            np.where(np.arange(60).reshape(1, 30, 2) == 7, np.inf, 0.1),
+            r"beta\[x1\] is not finite \(inf\) in chain 0, draw 3",
+        ),
     ],
 )
 def test_draws_that_tell_nothing_are_refused(values, message):

@@ -171,7 +171,8 @@ class TestQuiet:
     def test_a_clean_run_passes_every_check(self):
         table = diagnose(trace_of(chains(seed=3)))
         assert (table["verdict"] == "ok").all()
-        assert list(table["check"]) == ["end of the run", "movement", "R-hat", "bulk ESS", "tail ESS"]
+        checks = ["end of the run", "finite draws", "movement", "R-hat", "bulk ESS", "tail ESS"]
+        assert list(table["check"]) == checks
 
     def test_a_time_limit_is_no_fault(self):
         assert fired(trace_of(chains(seed=3), attrs={"stopped": "time_limit"})) == []

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from scipy import stats as laws
 
-from approxmcmc.diagnostics import clopper_pearson, compare_samplers, cost_summary, risk, wrong_decision_rate
+from approxmcmc.diagnostics import bootstrap, clopper_pearson, compare_samplers, cost_summary, risk, wrong_decision_rate
 from approxmcmc.diagnostics.records import tuning_totals
 from approxmcmc.errors import GoldStandardError, InvalidInputError
 from tests.fakes import autoregression, fake_trace
@@ -313,6 +313,26 @@ def test_references_that_do_not_fit(gold):
     spoiled = fake_trace(np.full((4, 50, 2), np.nan), labels=["x1", "x2"])
     with pytest.raises(GoldStandardError, match="cannot be estimated"):
         risk(runs(), spoiled)
+
+
+@pytest.mark.parametrize("beside", [False, True])
+def test_the_expanded_squares_are_those_of_the_plain_formula(monkeypatch, beside):
+    """Of few coordinates the array (draw, coordinate) is made, of many it is not."""
+    rng = np.random.default_rng(1)
+    errors, other = rng.normal(size=(2, 6, 5))
+    resampling = bootstrap.resample(100, 6, 7, random_seed=2)
+    arguments = errors, rng.normal(size=(7, 5)), resampling, other if beside else None
+    plain = bootstrap.draws_at(*arguments)
+    monkeypatch.setattr(bootstrap, "FEW_COORDINATES", 0)
+    np.testing.assert_allclose(bootstrap.draws_at(*arguments), plain, rtol=1e-10)
+
+
+def test_one_quantile_function_serves_all_coordinates(gold, monkeypatch):
+    calls = []
+    quantiles = bootstrap._inverse_chi_square
+    monkeypatch.setattr(bootstrap, "_inverse_chi_square", lambda *given: calls.append(given) or quantiles(*given))
+    risk(runs(), gold, n_grid=20, n_bootstrap=10)
+    assert len(calls) == 1
 
 
 # --- compare ---
