@@ -41,6 +41,7 @@ def test_a_second_class_of_a_name_is_seen():
 
 
 VERBS = {  # from a model to its answer, and the pictures on the way
+    "as_trace",
     "audit",
     "bias",
     "check_bound",
