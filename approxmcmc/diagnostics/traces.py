@@ -443,12 +443,10 @@ def _template(target: Any) -> Variables | None:
         )
     if isinstance(target, Target):
         return target.variables
-    from approxmcmc.interop.any_model import as_target
-
-    read = as_target(target)
-    if not isinstance(read, Target):
-        raise InvalidInputError(f"`target` needs a target, a model or a trace; found {type(target).__name__}.")
-    return read.variables
+    raise InvalidInputError(
+        f"`target` needs a target or a trace; found {type(target).__name__}. Of a PyMC model or a formula, "
+        "`amc.from_pymc` makes a target."
+    )
 
 
 def _named_as(tree: xr.DataTree, template: Variables, *, strict: bool, in_order: bool) -> xr.DataTree:
