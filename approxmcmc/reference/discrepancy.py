@@ -17,7 +17,6 @@ import xarray as xr
 from scipy.linalg import solve_triangular
 
 from approxmcmc.contracts.arguments import naming_the_arguments
-from approxmcmc.diagnostics.traces import trace_of, weights_of
 from approxmcmc.engine.checks import checked_integer, cov_of
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.numerics import laplace
@@ -151,8 +150,8 @@ def stein_discrepancy(
 
 def _spaced(trace: Any, target: Any, n_draws: int) -> np.ndarray:
     """Return at most `n_draws` draws of a trace, evenly spaced over all chains; shape (draws, dim)."""
-    trace = trace_of(trace, target)
-    if weights_of(trace) is not None:
+    carried = trace["sample_stats"].data_vars if isinstance(trace, xr.DataTree) and "sample_stats" in trace else {}
+    if {"weight", "log_weight"} & set(carried):
         raise InvalidInputError(
             "stein_discrepancy: the draws carry weights, and pairs of draws would have to; resample them, or use a "
             "constant step size"
