@@ -3,13 +3,14 @@
 The first run is the one that `choose_sampler` plans. If it passes its checks, nothing else happens. Otherwise the first
 step of this list that applies changes the plan, and the chains run again, until a run passes or no step applies:
 
-1. `start_elsewhere`: chains of NUTS that hardly moved, or stayed where the log density is negligible, start at new
-   points, with the chains that they mirror. No start is taken from where other chains are.
+1. `start_elsewhere`: chains of NUTS that hardly moved, or stayed in a place of negligible mass, start at new points,
+   with the chains that they mirror. No start is taken from where other chains are.
 2. `in_other_form`: NUTS samples effects with an unknown scale as location + scale z.
 3. `with_smaller_steps`: NUTS with a higher target_accept; before step 2 if divergences are the only problem.
-4. `by_next_plan`: the next exact candidate of the choice.
+4. `with_longer_tuning`: NUTS with four times the tuning steps.
+5. `by_next_plan`: the next exact candidate of the choice.
 
-Chains that stay in different places of similar log density are in different modes. No step removes a mode, so no
+Chains that stay in different places, none of negligible mass, are in different modes. No step removes a mode, so no
 further run is made, and the warning names the chains.
 
 Further runs begin while they have together made fewer than `SHARE` times the evaluations of the first one, so the
@@ -34,7 +35,7 @@ from approxmcmc.contracts import Target, pymc_model_of
 from approxmcmc.design.branch_and_bound import NOT_TRIED
 from approxmcmc.design.choice import made_again
 from approxmcmc.diagnostics.convergence import drawn
-from approxmcmc.diagnostics.further_runs import ATTRIBUTE, mean_log_densities, negligible_depth, places_not_reached
+from approxmcmc.diagnostics.further_runs import ATTRIBUTE, depths, negligible_depth, places_not_reached
 from approxmcmc.diagnostics.health import HARDLY_ANY, share_of_moves
 from approxmcmc.diagnostics.modes import places_of_chains
 from approxmcmc.engine.messages import tell
@@ -46,6 +47,7 @@ SHARE = 2.0  # times the evaluations of terms of the first run
 NEW_STARTS = "new starts"
 MOST_STARTS = 3  # runs with new starts; of chains that are each lost with probability 1/4, one pair in 12 is left
 SMALLER_STEPS = 0.98  # target_accept; that of the choice is .9
+LONGER_TUNING = 4
 # A candidate is run next if its estimated seconds are at most so many times those of the first, or so many seconds.
 NEXT_COSTS = 10.0
 NEXT_SECONDS = 10.0
@@ -200,9 +202,9 @@ def next_change(last: Attempt, target: Target, changes: list[str], *, starts_giv
         change = start_elsewhere(last, lost, restarted + 1)
         if change is not None:
             return change
-    steps = [in_other_form, with_smaller_steps]
+    steps = [in_other_form, with_smaller_steps, with_longer_tuning]
     if last.to_mend == {"divergences"}:
-        steps.reverse()
+        steps = [with_smaller_steps, in_other_form]
     for step in steps:
         change = step(last)
         if change is not None and change.sentence not in changes:
@@ -211,17 +213,16 @@ def next_change(last: Attempt, target: Target, changes: list[str], *, starts_giv
 
 
 def lost_chains(attempt: Attempt) -> dict[int, str]:
-    """Return the chains that hardly moved, or stayed where the log density is negligible, with the reason for each."""
+    """Return the chains that hardly moved, or stayed where the posterior has little mass, with the reason for each."""
     assert attempt.trace is not None
-    levels = mean_log_densities(attempt.trace)
-    below = levels.max() - levels
-    depth = negligible_depth(len(drawn(attempt.posterior).labels))
+    below = depths(attempt.trace)
+    limit = negligible_depth(len(drawn(attempt.posterior).labels))
     lost = {}
     for chain, share in enumerate(share_of_moves(attempt.posterior)):
         if share < HARDLY_ANY:
             lost[chain] = f"chain {chain} hardly moved"
-        elif below[chain] > depth:
-            lost[chain] = f"chain {chain} stayed where the log density is {below[chain]:.3g} lower"
+        elif below[chain] > limit:
+            lost[chain] = f"chain {chain} stayed in a place with about e^-{below[chain]:.3g} of the mass"
     return lost
 
 
@@ -265,6 +266,16 @@ def with_smaller_steps(last: Attempt) -> Change | None:
         return None
     plan = last.plan._replace(sampler=dataclasses.replace(sampler, target_accept=SMALLER_STEPS))
     return Change(f"target_accept={SMALLER_STEPS}", plan)
+
+
+def with_longer_tuning(last: Attempt) -> Change | None:
+    """Return the plan with more tuning steps of NUTS; None for other samplers."""
+    settings = last.plan.settings
+    if not isinstance(last.plan.sampler, NUTS) or settings.tune is None:
+        return None
+    tune = LONGER_TUNING * settings.tune
+    sentence = f"{LONGER_TUNING} times the tuning steps"
+    return Change(sentence, last.plan._replace(settings=settings._replace(tune=tune)))
 
 
 def by_next_plan(last: Attempt, target: Target, changes: list[str]) -> Change | None:

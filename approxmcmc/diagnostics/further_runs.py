@@ -1,52 +1,94 @@
-"""Runs made because an earlier one failed its checks: which they were, and whether chains of the others saw more.
+r"""Runs made because an earlier one failed its checks: which they were, and whether chains of the others saw more.
 
 A chain that stayed in a place of its own may have been lost, far below the posterior, or it may have found another
-mode. A later run from new starts, in which all chains agree, does not decide this. The log density does: a place is
-negligible if the chain's mean log density lies further below that of other chains than
+mode. A later run from new starts, in which all chains agree, does not decide this. The mass of the place does: if the
+chain's draws there are nearly normal, the integral of the density around them has the logarithm
 
-    20 + 2 d nats,    d parameters,
+.. math:: E[\log \pi] + \tfrac12 \log\det \Sigma + \text{constant},
 
-so that it holds less than e^-20 of the mass, even if it is 7 times as wide in every parameter. A place that is not
-negligible, and that no chain of the kept run has reached, is reported.
+with the mean and the covariance of its draws. Parameters that are positive in all draws count by their logarithms, as
+the log density that NUTS records does. A place is negligible if its log mass lies more than 15 + d / 4 nats below, with
+d parameters: e^-15 of the mass, and a quarter of a nat of each parameter for the error of the estimate. A place that is
+not negligible, and that no chain of the kept run has reached, is reported.
 """
 
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Finding
 from approxmcmc.diagnostics.convergence import drawn
+from approxmcmc.diagnostics.health import HARDLY_ANY, share_of_moves
 from approxmcmc.diagnostics.modes import ADVICE_ON_MODES
 
 ATTRIBUTE = "further_runs"
 NAME = "further runs"
-DEPTH = 20.0
-DEPTH_PER_PARAMETER = 2.0
+DEPTH = 15.0
+DEPTH_PER_PARAMETER = 0.25
+SHRINKAGE = 1e-6  # of correlations, so that the determinant of dependent parameters, as of a simplex, is not 0
 
 
 def negligible_depth(parameters: int) -> float:
-    """Return how far, in nats, a negligible place lies below the others in mean log density; see the module."""
+    """Return how far, in nats, the log mass of a negligible place lies below that of the others; see the module."""
     return DEPTH + DEPTH_PER_PARAMETER * parameters
 
 
-def mean_log_densities(trace: xr.DataTree) -> np.ndarray:
-    """Return the mean log density of each chain, shape (chains,); NaN if the trace does not record it."""
+class LogMasses(NamedTuple):
+    """The log mass around each chain, up to a constant, shape (chains,), and the largest of chains that move.
+
+    NaN if the trace does not record the log density.
+    """
+
+    of_chains: np.ndarray
+    largest: float
+
+
+def log_masses(trace: xr.DataTree, draws: np.ndarray, positive: np.ndarray) -> LogMasses:
+    """Return the log masses around the chains of a trace.
+
+    `draws` (chains, draws, parameters) are those of the trace, and `positive` (parameters,) says which parameters count
+    by their logarithms. A chain that hardly moves has no volume of its own. It gets the largest of the others, which
+    bounds its mass from above, so other chains are not compared with it.
+    """
     stats = trace["sample_stats"]
     if "lp" not in stats:
-        return np.full(trace["posterior"].sizes["chain"], math.nan)
-    return stats["lp"].mean("draw").to_numpy().astype(np.float64)
+        return LogMasses(np.full(len(draws), math.nan), math.nan)
+    values = np.where(positive, np.log(np.where(positive, draws, 1.0)), draws)
+    volumes = np.array([_log_volume(chain) for chain in values])
+    still = share_of_moves(trace["posterior"].to_dataset()) < HARDLY_ANY
+    if still.all():
+        return LogMasses(np.full(len(draws), math.nan), math.nan)
+    volumes[still] = volumes[~still].max()
+    masses = stats["lp"].mean("draw").to_numpy().astype(np.float64) + volumes
+    return LogMasses(masses, float(masses[~still].max()))
+
+
+def _log_volume(values: np.ndarray) -> float:
+    """Return half the log determinant of the covariance of draws, shape (draws, parameters)."""
+    sd = values.std(axis=0)
+    moving = sd > 0.0
+    standardized = (values[:, moving] - values[:, moving].mean(axis=0)) / sd[moving]
+    correlations = (1.0 - SHRINKAGE) * standardized.T @ standardized / len(values) + SHRINKAGE * np.eye(moving.sum())
+    return float(np.log(sd[moving]).sum() + 0.5 * np.linalg.slogdet(correlations)[1])
+
+
+def depths(trace: xr.DataTree) -> np.ndarray:
+    """Return how far the log mass around each chain lies below the largest, in nats, shape (chains,)."""
+    draws = drawn(trace["posterior"].to_dataset()).draws
+    masses = log_masses(trace, draws, (draws > 0.0).all(axis=(0, 1)))
+    return masses.largest - masses.of_chains
 
 
 def places_not_reached(earlier: xr.DataTree, kept: xr.DataTree, *, comparable: bool) -> list[dict[str, Any]]:
     """Return the chains of an earlier run that lie outside all draws of the kept one, in the parameter furthest away.
 
     A chain lies outside if all of its draws are more than a standard deviation beyond the range of the kept draws.
-    ``below`` is the distance, in nats, of its mean log density from the largest of its run, and also of the kept run if
-    their log densities are `comparable`; None if it is unknown.
+    ``below`` is the distance, in nats, of its log mass from the largest of its run, and also of the kept run if their
+    log densities are `comparable`; None if it is unknown.
     """
     before = drawn(earlier["posterior"].to_dataset())
     after = drawn(kept["posterior"].to_dataset())
@@ -59,14 +101,15 @@ def places_not_reached(earlier: xr.DataTree, kept: xr.DataTree, *, comparable: b
     above = (old.min(axis=1) - new.max(axis=(0, 1))) / sd
     under = (new.min(axis=(0, 1)) - old.max(axis=1)) / sd
     distance = np.fmax(above, under)  # shape (chains, parameters)
-    levels = mean_log_densities(earlier)
-    top = np.max(levels)
+    positive = (old > 0.0).all(axis=(0, 1)) & (new > 0.0).all(axis=(0, 1))
+    masses = log_masses(earlier, old, positive)
+    top = masses.largest
     if comparable:
-        top = np.fmax(top, np.max(mean_log_densities(kept)))
+        top = max(top, log_masses(kept, new, positive).largest)
     places = []
     for chain in np.nonzero((distance > 1.0).any(axis=1))[0].tolist():
-        k = int(np.nanargmax(distance[chain]))
-        below = float(top - levels[chain])
+        k = int(np.argmax(distance[chain]))
+        below = float(top - masses.of_chains[chain])
         places.append(
             {
                 "chain": chain,
@@ -103,7 +146,7 @@ def further_runs(posterior: xr.Dataset, *, others_fail: bool) -> list[Finding]:
 
 
 def _counts(place: Mapping[str, Any]) -> bool:
-    """Return whether a place is not negligible; an unknown log density counts."""
+    """Return whether a place is not negligible; an unknown mass counts."""
     return place["below"] is None or place["below"] <= place["limit"]
 
 
@@ -115,5 +158,5 @@ def _described(number: int, run: Mapping[str, Any]) -> str:
 
 def _place(number: int, place: Mapping[str, Any]) -> str:
     """Return one place in words."""
-    below = "unknown" if place["below"] is None else f"{place['below']:.3g} below"
-    return f"chain {place['chain']} of run {number} at {place['parameter']} = {place['mean']:.3g}, log density {below}"
+    mass = "of unknown mass" if place["below"] is None else f"with about e^-{place['below']:.3g} of the mass"
+    return f"chain {place['chain']} of run {number} at {place['parameter']} = {place['mean']:.3g}, {mass}"

@@ -97,9 +97,9 @@ def test_lost_chains_start_at_new_points_with_the_chain_that_they_mirror():
     assert block == "" and [one.restarts for one in plans] == [(), (0, 0, 1, 1), (0, 0, 2, 2)]
     assert plans[1].sampler == dataclasses.replace(plans[0].sampler, adaptation="diag")
     first, second, third = record_of(trace)
-    assert third["kept"] and not first["kept"] and "chain 3 stayed where the log density is 4" in second["change"]
+    assert third["kept"] and not first["kept"] and "chain 3 stayed in a place with about e^-4" in second["change"]
     [place] = first["not_reached"]
-    assert place["chain"] == 3 and place["below"] > place["limit"] == 24.0
+    assert place["chain"] == 3 and place["below"] > place["limit"] == 15.5
     assert trace["posterior"].attrs["setup_further_seconds"] == 2.0
     assert "R-hat" in first["problems"] and "further runs" in set(amc.diagnose(trace)["check"])
 
@@ -109,7 +109,7 @@ def test_chains_in_modes_of_similar_density_are_reported_at_once():
     assert "they are in different modes" in block
 
 
-@pytest.mark.parametrize(("below", "is_reported"), [(5.0, True), (23.0, True), (60.0, False), (np.nan, True)])
+@pytest.mark.parametrize(("below", "is_reported"), [(5.0, True), (14.0, True), (60.0, False), (np.nan, True)])
 def test_a_place_of_an_earlier_chain_is_reported_unless_its_density_is_negligible(below, is_reported):
     """The stuck chain may have found a second mode, although all chains of the next run agree."""
     moves = np.array([True, True, True, False])
