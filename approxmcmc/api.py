@@ -56,9 +56,9 @@ def sample(
         `choose_sampler` compares candidates in short runs and takes the fastest. The choice is logged, unless
         `progressbar` is False, and stored in the attribute ``chosen``; the attribute ``choice`` holds the table of
         candidates. If the run then fails R-hat, an effective sample size, the check of movement or that of divergences,
-        the chains run again: from new starts, with effects in their non-centred form, with smaller steps, or by the
-        next plan, while the further runs have together cost less than twice the first. The attribute ``further_runs``
-        lists them (see the page on traces). With `checkpoint`, no further run is made.
+        the chains run again: from new starts, with effects in their non-centred form, with smaller steps, with
+        longer tuning, or by the next plan, while the further runs have together cost less than three times the first.
+        The attribute ``further_runs`` lists them (see the page on traces). With `checkpoint`, no further run is made.
     draws
         Draws to keep per chain. Kept draw t is the state after step ``tune + (t + 1) * thin``. With `target_ess`, this
         is an upper limit, and None means no limit. Otherwise None means 1000. If neither `sampler` nor `time_limit` is

@@ -43,7 +43,7 @@ from approxmcmc.errors import ApproxMCMCError
 from approxmcmc.runs import RunPlan, carry_out, judge, tuning_steps
 from approxmcmc.whole_chains.settings import NUTS
 
-SHARE = 2.0  # times the evaluations of terms of the first run
+SHARE = 3.0  # times the evaluations of terms of the first run
 NEW_STARTS = "new starts"
 MOST_STARTS = 3  # runs with new starts; of chains that are each lost with probability 1/4, one pair in 12 is left
 SMALLER_STEPS = 0.98  # target_accept; that of the choice is .9

@@ -145,7 +145,7 @@ def test_what_no_run_mends_is_one_warning_about_the_best_run():
 
 
 def test_no_run_begins_after_the_share_is_spent():
-    costly = trace_of(diverging=3, evaluations=20)
+    costly = trace_of(diverging=3, evaluations=30)
     runs_of(plan(), trace_of(diverging=9), costly)
 
 
