@@ -3,10 +3,10 @@
 The first run is the one that `choose_sampler` plans. If it passes its checks, nothing else happens. Otherwise the first
 step of this list that applies changes the plan, and the chains run again, until a run passes or no step applies:
 
-1. `start_elsewhere`: chains of NUTS that hardly moved, or stayed in a place of negligible mass, start at new points,
+1. `in_other_form`: NUTS samples effects with an unknown scale as location + scale z.
+2. `start_elsewhere`: chains of NUTS that hardly moved, or stayed in a place of negligible mass, start at new points,
    with the chains that they mirror. No start is taken from where other chains are.
-2. `in_other_form`: NUTS samples effects with an unknown scale as location + scale z.
-3. `with_smaller_steps`: NUTS with a higher target_accept; before step 2 if divergences are the only problem.
+3. `with_smaller_steps`: NUTS with a higher target_accept; the first step if divergences are the only problem.
 4. `with_longer_tuning`: NUTS with four times the tuning steps.
 5. `by_next_plan`: the next exact candidate of the choice.
 
@@ -35,7 +35,7 @@ from approxmcmc.contracts import Target, pymc_model_of
 from approxmcmc.design.branch_and_bound import NOT_TRIED
 from approxmcmc.design.choice import made_again
 from approxmcmc.diagnostics.convergence import drawn
-from approxmcmc.diagnostics.further_runs import ATTRIBUTE, depths, negligible_depth, places_not_reached
+from approxmcmc.diagnostics.further_runs import ATTRIBUTE, depths_of_places, negligible_depth, places_not_reached
 from approxmcmc.diagnostics.health import HARDLY_ANY, share_of_moves
 from approxmcmc.diagnostics.modes import places_of_chains
 from approxmcmc.engine.messages import tell
@@ -197,17 +197,19 @@ def next_change(last: Attempt, target: Target, changes: list[str], *, starts_giv
     lost = lost_chains(last)
     if not lost and "R-hat" in last.to_mend and places_of_chains(drawn(last.posterior)):
         return None  # modes: no step removes one
-    restarted = sum(change.startswith(NEW_STARTS) for change in changes)
-    if lost and not starts_given and restarted < MOST_STARTS:
-        change = start_elsewhere(last, lost, restarted + 1)
-        if change is not None:
-            return change
-    steps = [in_other_form, with_smaller_steps, with_longer_tuning]
+
+    def with_new_starts(last: Attempt) -> Change | None:
+        restarted = sum(change.startswith(NEW_STARTS) for change in changes)
+        may_start = lost and not starts_given and restarted < MOST_STARTS
+        return start_elsewhere(last, lost, restarted + 1) if may_start else None
+
+    steps: list[Callable[[Attempt], Change | None]]
+    steps = [in_other_form, with_new_starts, with_smaller_steps, with_longer_tuning]
     if last.to_mend == {"divergences"}:
         steps = [with_smaller_steps, in_other_form]
     for step in steps:
         change = step(last)
-        if change is not None and change.sentence not in changes:
+        if change is not None and (change.sentence not in changes or step is with_new_starts):
             return change
     return by_next_plan(last, target, changes)
 
@@ -215,7 +217,7 @@ def next_change(last: Attempt, target: Target, changes: list[str], *, starts_giv
 def lost_chains(attempt: Attempt) -> dict[int, str]:
     """Return the chains that hardly moved, or stayed where the posterior has little mass, with the reason for each."""
     assert attempt.trace is not None
-    below = depths(attempt.trace)
+    below = depths_of_places(attempt.trace)
     limit = negligible_depth(len(drawn(attempt.posterior).labels))
     lost = {}
     for chain, share in enumerate(share_of_moves(attempt.posterior)):

@@ -27,6 +27,7 @@ from approxmcmc.diagnostics.modes import ADVICE_ON_MODES
 
 ATTRIBUTE = "further_runs"
 NAME = "further runs"
+APART = 1.0  # standard deviations beyond the range of other draws
 DEPTH = 15.0
 DEPTH_PER_PARAMETER = 0.25
 SHRINKAGE = 1e-6  # of correlations, so that the determinant of dependent parameters, as of a simplex, is not 0
@@ -76,11 +77,31 @@ def _log_volume(values: np.ndarray) -> float:
     return float(np.log(sd[moving]).sum() + 0.5 * np.linalg.slogdet(correlations)[1])
 
 
-def depths(trace: xr.DataTree) -> np.ndarray:
-    """Return how far the log mass around each chain lies below the largest, in nats, shape (chains,)."""
+def depths_of_places(trace: xr.DataTree) -> np.ndarray:
+    """Return how far the log mass around each chain lies below the largest, in nats, shape (chains,).
+
+    0 for a chain that is not apart from the chain of largest mass: two chains that each see a part of one funnel have
+    parts of very different mass.
+    """
     draws = drawn(trace["posterior"].to_dataset()).draws
     masses = log_masses(trace, draws, (draws > 0.0).all(axis=(0, 1)))
-    return masses.largest - masses.of_chains
+    if math.isnan(masses.largest):
+        return np.full(len(draws), math.nan)
+    heaviest = draws[[int(np.argmax(masses.of_chains == masses.largest))]]
+    is_apart = (distances(draws, heaviest) > APART).any(axis=1)
+    return np.where(is_apart, masses.largest - masses.of_chains, 0.0)
+
+
+def distances(draws: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return how far each chain lies beyond the range of the draws `others`, in their sd, shape (chains, parameters).
+
+    Both arrays have shape (chains, draws, parameters). A negative distance means that the ranges overlap.
+    """
+    sd = others.std(axis=(0, 1))
+    with np.errstate(divide="ignore", invalid="ignore"):  # a parameter that does not move in `others`
+        above = (draws.min(axis=1) - others.max(axis=(0, 1))) / sd
+        under = (others.min(axis=(0, 1)) - draws.max(axis=1)) / sd
+    return np.nan_to_num(np.fmax(above, under), nan=0.0)
 
 
 def places_not_reached(earlier: xr.DataTree, kept: xr.DataTree, *, comparable: bool) -> list[dict[str, Any]]:
@@ -97,17 +118,14 @@ def places_not_reached(earlier: xr.DataTree, kept: xr.DataTree, *, comparable: b
         return []
     old = before.draws[:, :, [before.labels.index(label) for label in common]]
     new = after.draws[:, :, [after.labels.index(label) for label in common]]
-    sd = new.std(axis=(0, 1))
-    above = (old.min(axis=1) - new.max(axis=(0, 1))) / sd
-    under = (new.min(axis=(0, 1)) - old.max(axis=1)) / sd
-    distance = np.fmax(above, under)  # shape (chains, parameters)
+    distance = distances(old, new)
     positive = (old > 0.0).all(axis=(0, 1)) & (new > 0.0).all(axis=(0, 1))
     masses = log_masses(earlier, old, positive)
     top = masses.largest
     if comparable:
         top = max(top, log_masses(kept, new, positive).largest)
     places = []
-    for chain in np.nonzero((distance > 1.0).any(axis=1))[0].tolist():
+    for chain in np.nonzero((distance > APART).any(axis=1))[0].tolist():
         k = int(np.argmax(distance[chain]))
         below = float(top - masses.of_chains[chain])
         places.append(

@@ -31,11 +31,18 @@ def effects():
     return model
 
 
-def plan(**changes):
-    """Return the plan of a chosen run of NUTS on `effects`."""
+def independent():
+    """Return a model without effects."""
+    with pm.Model() as model:
+        pm.Normal("x", shape=2)
+    return model
+
+
+def plan(model=independent, **changes):
+    """Return the plan of a chosen run of NUTS on a model."""
     settings = Settings(draws=DRAWS, tune=100, chains=CHAINS, thin=1, seed=1)
     settings = settings._replace(**{name: changes.pop(name) for name in tuple(changes) if name in Settings._fields})
-    target = WholeModel(effects(), "it is a test")
+    target = WholeModel(model(), "it is a test")
     return RunPlan(target, amc.NUTS(target_accept=0.9), settings, "", **changes)
 
 
@@ -127,7 +134,7 @@ def test_a_place_that_the_kept_run_has_reached_is_not_reported():
 
 def test_divergences_alone_get_smaller_steps_first_then_the_other_form():
     trace, block, plans = runs_of(
-        plan(), trace_of(diverging=9), trace_of(diverging=3, evaluations=4), trace_of(evaluations=4)
+        plan(effects), trace_of(diverging=9), trace_of(diverging=3, evaluations=4), trace_of(evaluations=4)
     )
     assert block == "" and [run["change"] for run in record_of(trace)] == [
         "as chosen",
@@ -137,27 +144,37 @@ def test_divergences_alone_get_smaller_steps_first_then_the_other_form():
     assert plans[2].sampler.non_centred and plans[2].sampler.target_accept == 0.98
 
 
+def test_chains_that_overlap_are_not_lost_although_their_masses_differ():
+    """As in a funnel, where one chain sees the neck and another one the mouth."""
+    shift = np.array([0.0, 0.0, 0.0, 2.0])
+    overlapping = trace_of(shift=shift, lp=-np.array([0.0, 0.0, 0.0, 40.0]), evaluations=10)
+    trace, _, plans = runs_of(plan(effects), overlapping, trace_of(shift=shift), trace_of())
+    changes = [run["change"] for run in record_of(trace)]
+    assert changes == ["as chosen", "non-centred effects effect", "4 times the tuning steps"]
+    assert plans[2].settings.tune == 400 and all(not one.restarts for one in plans)
+
+
 def test_what_no_run_mends_is_one_warning_about_the_best_run():
     best = trace_of(diverging=1, evaluations=4)
-    trace, block, _ = runs_of(plan(), trace_of(diverging=9), best, trace_of(shift=[0, 0.2, 0, 0], diverging=1))
+    trace, block, _ = runs_of(plan(effects), trace_of(diverging=9), best, trace_of(shift=[0, 0.2, 0, 0], diverging=1))
     assert trace is best[0]
     assert "3 runs were made, and none passed all checks" in block and "Run 1 is kept" in block
 
 
 def test_no_run_begins_after_the_share_is_spent():
     costly = trace_of(diverging=3, evaluations=30)
-    runs_of(plan(), trace_of(diverging=9), costly)
+    runs_of(plan(effects), trace_of(diverging=9), costly)
 
 
 def test_further_runs_have_the_seconds_that_are_left():
     late = trace_of(diverging=9, seconds=6.0), trace_of(diverging=1, evaluations=1, seconds=3.5)
-    *_, plans = runs_of(plan(time_limit=10.0), *late)
+    *_, plans = runs_of(plan(effects, time_limit=10.0), *late)
     assert [one.settings.time_limit for one in plans] == [10.0, 4.0]  # half a second is left for a third run
 
 
 def test_an_error_of_a_further_run_keeps_the_draws():
     first = trace_of(diverging=9)
-    trace, _, _ = runs_of(plan(), first, SamplingError("no start"), trace_of(evaluations=4))
+    trace, _, _ = runs_of(plan(effects), first, SamplingError("no start"), trace_of(evaluations=4))
     assert [run.get("error", "") for run in record_of(trace)] == ["", "no start", ""]
 
 
