@@ -105,13 +105,14 @@ class Attempt(NamedTuple):
         return float(stats[name].sum()) + float(np.sum(stats.attrs.get(f"tuning_{name}", 0.0)))
 
     @property
-    def severity(self) -> tuple[float, int, float, float]:
-        """Rank among runs, lower is better: failures, failed checks, R-hat, divergences."""
+    def severity(self) -> tuple[float, float, int, float, float]:
+        """Rank among runs, lower is better: chains that do not move, failures, failed checks, R-hat, divergences."""
         if self.trace is None:
-            return math.inf, 0, 0.0, 0.0
+            return math.inf, 0.0, 0, 0.0, 0.0
         failures = sum(row["verdict"] == "failure" for row in self.failed_checks)
         values = {row["check"]: row.get("value", 0.0) for row in self.failed_checks}
-        return failures, len(self.failed_checks), values.get("R-hat", 1.0), values.get("divergences", 0.0)
+        figures = values.get("R-hat", 1.0), values.get("divergences", 0.0)
+        return float("movement" in values), failures, len(self.failed_checks), *figures
 
 
 class Change(NamedTuple):
