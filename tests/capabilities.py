@@ -122,7 +122,7 @@ FAMILIES = {
     "normal, known scale": Family(targets.LinearRegression, NUMBERS, {"sigma": 1.0}, targets.NormalGroups),
     "normal": Family(targets.LinearRegression, NUMBERS, groups=targets.NormalGroups),
     "Student-t": Family(targets.RobustRegression, NUMBERS, groups=in_groups("student t")),
-    "exponential": Family(targets.ExponentialRegression, POSITIVE, groups=in_groups("exponential")),
+    "exponential": Family(targets.ExponentialRegression, POSITIVE, groups=in_groups("gamma", shape=1.0)),
     "gamma, known shape": Family(targets.GammaRegression, POSITIVE, {"alpha": 2.0}, in_groups("gamma", shape=2.0)),
     "gamma": Family(targets.GammaRegression, POSITIVE, groups=in_groups("gamma")),
     "Weibull, known shape": Family(

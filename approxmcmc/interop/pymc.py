@@ -110,11 +110,11 @@ def from_pymc(
     Most likelihoods depend on theta through a few linear predictors, such as `X @ beta`, an intercept, `effect[group]`,
     offsets and sums of these, and through single parameters that all rows share, such as a scale or a shape. With K
     predictors an expansion then takes 1 + 2 K + K (K + 1) / 2 numbers a row and one pass; the plain graph takes 1 + d +
-    d (d + 1) / 2 numbers and 2 + 2 d passes. Codes of categories cost one addition. For one predictor of a Bernoulli
-    (logit), a Poisson (log) or a normal distribution of known scale the library has its own terms, and PyTensor
-    compiles only a prior that is not normal; without codes and offsets the target is a generalised linear model of the
-    library, with an `lp` equal to that of the model up to a constant. For other distributions PyTensor compiles the
-    terms as functions of the predictors. `explain` says which structure was found, or why none was found.
+    d (d + 1) / 2 numbers and 2 + 2 d passes. Codes of categories cost one addition. For rows of its families (the page
+    on models has the list) the library has its own terms, and PyTensor compiles only a prior that is not normal;
+    without codes and offsets the target is a generalised linear model of the library, with an `lp` equal to that of the
+    model up to a constant. For other distributions PyTensor compiles the terms as functions of the predictors.
+    `explain` says which structure was found, or why none was found.
 
     Otherwise PyTensor compiles the terms of all rows. At construction these are evaluated in random groups of rows and
     compared with the full log-likelihood at three points: this finds dependence between rows that the graph hides.
@@ -225,7 +225,7 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     ...     _ = pm.Bernoulli("y", logit_p=X @ beta, observed=X[:, 0] > 0)
     >>> for finding in amc.explain(model).split("; "):
     ...     print(finding)
-    y, 100 rows: logistic regression with 2 parameters in one linear predictor, normal priors
+    y, 100 rows: logit regression with 2 parameters in one linear predictor, normal priors
     the library's fast code for linear predictors evaluates it
     a step with all data reads 100 rows
     """
@@ -307,10 +307,10 @@ def _describe(target: PredictorsOfPyMC) -> str:
     law = rows_of_family(source)
     family = None if law is None else law.family
     if family is not None and target.is_dense:
-        return f"{family.name} with {dim} parameters in one linear predictor, {prior}"
+        return f"{family.name} regression with {dim} parameters in one linear predictor, {prior}"
     parts = f"with {dim} parameters in {_parts(target.design)}, {prior}"
     if family is not None and isinstance(target.likelihood, FamilyLikelihood | ShapeLikelihood):
-        return f"{family.name} {parts}"
+        return f"{family.name} regression {parts}"
     if isinstance(target.likelihood, NormalLikelihood):
         return f"normal regression {parts}"
     if isinstance(target.likelihood, SoftmaxLikelihood):

@@ -7,7 +7,17 @@ import numpy as np
 from tests.random_models import laws, priors
 from tests.random_models.laws import Law
 from tests.random_models.models import RandomModel
-from tests.random_models.terms import Term, constant, exp, number, probit, sigmoid, stack, written_sigmoid
+from tests.random_models.terms import (
+    Term,
+    cloglog,
+    constant,
+    exp,
+    number,
+    probit,
+    sigmoid,
+    stack,
+    written_sigmoid,
+)
 
 
 class Rows(NamedTuple):
@@ -47,7 +57,19 @@ def log_normal(model: RandomModel, eta: Term, n: int) -> Rows:
 
 
 def gamma(model: RandomModel, eta: Term, n: int) -> Rows:
-    """Return gamma rows with a log link."""
+    """Return gamma rows with a log link and a shape."""
+    alpha = number(2.0) if model.rarely(3) else priors.scale(model, "alpha")
+    return Rows(laws.GAMMA_ROWS, [alpha, alpha * exp(number(-1.0) * eta)])
+
+
+def weibull(model: RandomModel, eta: Term, n: int) -> Rows:
+    """Return Weibull rows with a log link and a shape."""
+    alpha = number(1.5) if model.rarely(3) else priors.scale(model, "alpha")
+    return Rows(laws.WEIBULL, [alpha, exp(eta)])
+
+
+def gamma_of_known_spread(model: RandomModel, eta: Term, n: int) -> Rows:
+    """Return gamma rows with a log link of the mean and a standard deviation, so that the shape differs."""
     return Rows(laws.GAMMA_OF_MEAN, [exp(eta), priors.scale(model, "sigma")])
 
 
@@ -63,7 +85,7 @@ def beta(model: RandomModel, eta: Term, n: int) -> Rows:
 
 def bernoulli(model: RandomModel, eta: Term, n: int) -> Rows:
     """Return Bernoulli rows, whose link is written in one of several ways."""
-    link = model.pick([None, sigmoid, lambda one: sigmoid(one, "pm.math.invlogit"), written_sigmoid, probit])
+    link = model.pick([None, sigmoid, lambda one: sigmoid(one, "pm.math.invlogit"), written_sigmoid, probit, cloglog])
     return Rows(laws.BERNOULLI_OF_LOGIT, [eta]) if link is None else Rows(laws.BERNOULLI, [link(eta)])
 
 
@@ -103,7 +125,7 @@ def categorical(model: RandomModel, eta: Term, n: int) -> Rows:
 
 
 # Rows of these are integrated over effects, so they are drawn more often.
-OF_GROUPS = [normal, bernoulli, poisson, binomial, negative_binomial]
+OF_GROUPS = [normal, bernoulli, poisson, binomial, negative_binomial, gamma, exponential, weibull]
 FAMILIES = [
     *OF_GROUPS,
     *OF_GROUPS,
@@ -111,8 +133,7 @@ FAMILIES = [
     student,
     laplace,
     log_normal,
-    gamma,
-    exponential,
+    gamma_of_known_spread,
     beta,
     zero_inflated,
     categorical,

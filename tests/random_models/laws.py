@@ -109,6 +109,13 @@ HALF_NORMAL = Law("HalfNormal", ("sigma",), lambda x, sigma: stats.halfnorm.logp
 HALF_CAUCHY = Law("HalfCauchy", ("beta",), lambda x, beta: stats.halfcauchy.logpdf(x, 0.0, beta))
 EXPONENTIAL = Law("Exponential", ("lam",), lambda x, lam: stats.expon.logpdf(x, scale=1.0 / lam), _positive)
 GAMMA = Law("Gamma", ("alpha", "beta"), lambda x, alpha, beta: stats.gamma.logpdf(x, alpha, scale=1.0 / beta))
+GAMMA_ROWS = GAMMA._replace(simulate=_positive)
+WEIBULL = Law(
+    "Weibull",
+    ("alpha", "beta"),
+    lambda x, alpha, beta: stats.weibull_min.logpdf(x, alpha, scale=beta),
+    _positive,
+)
 GAMMA_OF_MEAN = Law(
     "Gamma",
     ("mu", "sigma"),

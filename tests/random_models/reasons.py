@@ -5,10 +5,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.random_models import oracles
+from tests.random_models import laws, oracles
 from tests.random_models.models import RandomModel
 
-OF_GROUPS_LAWS = ("Normal", "Bernoulli", "Poisson", "Binomial", "NegativeBinomial")
+OF_GROUPS_LAWS = ("Normal", "Bernoulli", "Poisson", "Binomial", "NegativeBinomial", "Gamma", "Exponential", "Weibull")
+WITH_SHAPES = ("Normal", "NegativeBinomial", "Gamma", "Exponential", "Weibull")
 MOST_BY_QUADRATURE, MOST_IN_CLOSED_FORM = 2, 12
 
 
@@ -61,7 +62,7 @@ def effects_to_integrate(model: RandomModel) -> list[str]:
     if len(model.observed) > 1 or model.discrete:
         return []
     [observed] = model.observed.values()
-    if observed.law.name not in OF_GROUPS_LAWS:
+    if observed.law.name not in OF_GROUPS_LAWS or observed.law is laws.GAMMA_OF_MEAN:
         return []
     return [
         name
@@ -79,7 +80,7 @@ Rule = tuple[str, Callable[..., bool]]
 # Names of classes in PyMC, where they differ from those that users call.
 NAMES = {"NegBinomial": "NegativeBinomial", "Mixture": "ZeroInflatedPoisson"}
 # Log densities that are not concave in the location: at y = 0, log(1 - psi + psi exp(-exp(eta))) bends upwards.
-NOT_CONCAVE = ("StudentT", "ZeroInflatedPoisson")
+NOT_CONCAVE = ("StudentT", "ZeroInflatedPoisson", "Beta")
 
 
 def _is_law(one: str, said: str) -> bool:
@@ -98,7 +99,7 @@ def _entries(model: RandomModel) -> int:
 
 def _noises(model: RandomModel) -> int:
     """Return how many observed variables have a noise or a shape beside their predictor."""
-    return sum(one.law.name in ("Normal", "NegativeBinomial") for one in model.observed.values())
+    return sum(one.law.name in WITH_SHAPES for one in model.observed.values())
 
 
 # Reasons not to integrate effects out, each named with the variables concerned.
@@ -125,8 +126,22 @@ OF_EFFECTS: list[Rule] = [
         ),
     ),
     (
-        r"the effects of a group may have several modes",
-        lambda model: any(one.law.name in NOT_CONCAVE for one in model.observed.values()),
+        r"[\w ]+: the rows of (\w+): (\w+) rows are not log-concave in the predictor, so the effects of a group may .*",
+        lambda model, name, law: (
+            _is_law(model.observed[name].law.name, law) and model.observed[name].law.name in NOT_CONCAVE
+        ),
+    ),
+    (
+        r"[\w ]+: the rows of (\w+): Categorical rows have a linear predictor for each class, .*",
+        lambda model, name: model.observed[name].law.name == "Categorical",
+    ),
+    (
+        r"[\w ]+: the shape of [\w ]*gamma[\w ]* rows \(alpha or sigma\) depends on the effects",
+        lambda model: any(one.law is laws.GAMMA_OF_MEAN for one in model.observed.values()),
+    ),
+    (
+        r"[\w ]+: the shape of [\w ]+ rows \(alpha or sigma\) differs from row to row",
+        lambda model: len(model.observed) > 1 and _noises(model) > 1,
     ),
     (
         r"[\w ]+: observed variables with the distributions ([\w ,]+) are not supported together: .*",

@@ -72,6 +72,11 @@ def written_sigmoid(one: Term) -> Term:
     return Term(f"1 / (1 + pm.math.exp(-{one.code}))", lambda values: special.expit(one.value(values)))
 
 
+def cloglog(one: Term) -> Term:
+    """Return 1 - exp(-exp(x))."""
+    return Term(f"(1 - pm.math.exp(-pm.math.exp({one.code})))", lambda values: -np.expm1(-np.exp(one.value(values))))
+
+
 def probit(one: Term) -> Term:
     """Return the normal distribution function."""
     return call("pm.math.invprobit", special.ndtr, one)

@@ -111,7 +111,10 @@ def test_prior_gradients_are_those_of_means_and_scales():
             zoo.unknown_sigma,
             "normal regression with 4 parameters in one linear predictor and one value that all rows share",
         ),
-        (shifted, "poisson with 3 parameters in one linear predictor, normal priors; the library's fast code"),
+        (
+            shifted,
+            "poisson regression with 3 parameters in one linear predictor, normal priors; the library",
+        ),
         (zoo.potential_on_parameters, "no quantity that is linear in the parameters differs from row to row"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
