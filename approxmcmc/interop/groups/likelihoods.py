@@ -2,8 +2,12 @@
 
 from typing import Any
 
-from pymc.logprob.transforms import LogTransform
+import numpy as np
+import pytensor.tensor as pt
+from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
 
+from approxmcmc.interop.graphs import evaluate
+from approxmcmc.interop.groups.coordinates import has_fixed_parameters
 from approxmcmc.interop.groups.values import NotGroupsError
 from approxmcmc.interop.law import NoFamilyError, distribution_of, law_of
 from approxmcmc.interop.links import Graphs, LawOfRows
@@ -23,8 +27,7 @@ def law_of_rows(model: Any, observed: Any) -> LawOfRows:
     operation = observed.owner.op
     name = distribution_of(operation)
     modes = f"{name} rows are not log-concave in the predictor, so the effects of a group may have several modes"
-    positive = [one for one in model.free_RVs if isinstance(model.rvs_to_transforms[one], LogTransform)]
-    graphs = Graphs(model.free_RVs, positive)
+    graphs = Graphs(model.free_RVs, [one for one in model.free_RVs if is_positive(model, one)])
     try:
         law = law_of(operation, operation.dist_params(observed.owner), graphs)
     except NoFamilyError as error:
@@ -37,3 +40,14 @@ def law_of_rows(model: Any, observed: Any) -> LawOfRows:
     if not law.family.is_concave:
         raise NotGroupsError(f"the rows of {observed.name}: {modes}")
     return law
+
+
+def is_positive(model: Any, variable: Any) -> bool:
+    """Return whether a free variable is positive, by the transform with which PyMC samples it."""
+    transform = model.rvs_to_transforms[variable]
+    if isinstance(transform, LogTransform | LogOddsTransform):
+        return True
+    if not isinstance(transform, IntervalTransform) or not has_fixed_parameters(model, variable):
+        return False
+    lower, _ = transform.args_fn(*variable.owner.inputs)
+    return lower is not None and bool(np.all(evaluate(pt.as_tensor(lower)) >= 0.0))
