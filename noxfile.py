@@ -7,6 +7,7 @@ A session builds its own environment from ``uv.lock``. It names the Python that 
 installed but not active (pyenv, asdf, mise) is found, and one that is missing is an error, never a silent skip.
 """
 
+import argparse
 import os
 import secrets
 import shutil
@@ -118,20 +119,28 @@ def _pytest_uncompiled(session: nox.Session) -> None:
 
 @nox.session(python=MAIN)
 def reproduce(session: nox.Session) -> None:
-    """Run the quick preset of the MNIST study and write its report.
+    """Run a study and write its report: ``-- STUDY --preset PRESET``; by default the quick preset of the MNIST study.
 
-    The data come from the folder named by APPROXMCMC_DATA_DIR, from the user's cache or from OpenML; with none of
-    them the study runs on a synthetic stand-in, and the report says so. Two cells run at a time where there are two
-    cores: that halves the minutes, and makes a step 1 to 8 % longer. Options after ``--`` go to the run: ``--jobs 1``.
+    STUDY is a file in `studies`, without its ending; ``approxmcmc list`` shows the presets. Cells that are in
+    the store, `results` or the one named by ``--store``, are not run again. Two cells run at a time where there are
+    two cores: that halves the minutes, and makes a step 1 to 8 % longer; ``--jobs 1`` runs one. Further options go to
+    ``approxmcmc run``. Data come from the folder named by APPROXMCMC_DATA_DIR, from the user's cache or from OpenML;
+    with none of them the MNIST study runs on a synthetic stand-in, and the report says so.
     """
-    _install(session, "--extra", "studies")
-    study = ["studies/austerity_mnist", "--preset", "quick", "--store", "results"]
-    jobs = ["--jobs", str(min(2, os.cpu_count() or 1))]
+    parser = argparse.ArgumentParser(prog="nox -s reproduce --", add_help=False)
+    parser.add_argument("--preset", default="quick")
+    parser.add_argument("--store", default="results")
+    parser.add_argument("--jobs", default=str(min(2, os.cpu_count() or 1)))
+    names = [argument for argument in session.posargs[:1] if not argument.startswith("-")]
+    options, others = parser.parse_known_args(session.posargs[len(names) :])
+    _install(session, "--extra", "studies", *(["--extra", "foreign"] if names else []))  # some studies run rivals
+    [name] = names or ["austerity_mnist"]
+    study = [f"studies/{name}", "--preset", options.preset, "--store", options.store]
     try:
-        session.run("approxmcmc", "run", *study, *jobs, *session.posargs, env=ONE_THREAD)
+        session.run("approxmcmc", "run", *study, "--jobs", options.jobs, *others, env=ONE_THREAD)
     finally:  # a failed cell or an interrupt leaves finished cells, and the report counts both
         session.run("approxmcmc", "report", *study, env=ONE_THREAD)
-        page = max(Path("results").glob("**/index.html"), key=lambda path: path.stat().st_mtime)
+        page = max(Path(options.store).glob("**/index.html"), key=lambda path: path.stat().st_mtime)
         session.log(f"report: {page.resolve()}")
 
 
