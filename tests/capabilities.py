@@ -339,7 +339,7 @@ def general(reason: str, name: str, shown: str) -> str:
 
 def without_class(reason: str) -> str:
     """Return an error of Python on an unknown argument without the name of the class."""
-    return re.sub(r"^\w+\.__init__\(\)", "The class", reason)
+    return re.sub(r"^\w+(\.__init__\(\)|:)(?= got an unexpected)", "The class", reason)
 
 
 def answers_of(family: str, design: str) -> dict[str, str]:

@@ -106,19 +106,23 @@ def check_settings(component: Any) -> None:
 def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function so that arguments of the wrong type raise, and errors of NumPy get a note with the arguments.
 
-    The message names the function, or the class whose `__init__` or `__new__` it is.
+    The message names the function, or the class that is made: an inherited `__init__` names the class of the object.
     """
     signature = inspect.signature(function)
     names = tuple(signature.parameters)
     of_class = function.__name__ in ("__init__", "__new__")
-    owner = function.__qualname__.rpartition(".")[0] if of_class else function.__name__
+    defined_in = function.__qualname__.rpartition(".")[0] if of_class else function.__name__
     annotations = {
         name: parameter.annotation
         for name, parameter in signature.parameters.items()
         if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
     }
 
-    def check(given: Mapping[str, Any]) -> None:
+    def owner_of(args: tuple[Any, ...]) -> str:
+        made = of_class and args and not isinstance(args[0], type)
+        return type(args[0]).__name__ if made else defined_in
+
+    def check(owner: str, given: Mapping[str, Any]) -> None:
         for name in given.keys() & annotations.keys():
             value = given[name]
             if value is not signature.parameters[name].default:
@@ -126,8 +130,14 @@ def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def named(*args: P.args, **kwargs: P.kwargs) -> R:
+        owner = owner_of(args)
+        if owner != defined_in:  # Python's own message would name the class that defines the constructor
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{owner}: {error}") from None
         given = dict(zip(names, args, strict=False)) | kwargs
-        check(given)
+        check(owner, given)
         try:
             return function(*args, **kwargs)
         except WRONG_KIND as error:

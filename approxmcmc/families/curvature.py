@@ -20,7 +20,7 @@ KINDS = "tuned", "untuned"  # touching at the predictors of a mode, and at 0
 
 
 def make_gap(
-    term: Callable[[float, float], float], derivatives: Callable[[float, float], tuple[float, float]]
+    term: Callable[[float, float], float], derivatives: Callable[..., tuple[float, ...]]
 ) -> Callable[[float, float, float, float], float]:
     """Return the term of a response y minus its minorant that touches at eta_0 with the curvature M."""
 
@@ -32,7 +32,7 @@ def make_gap(
 
 
 def make_slope(
-    derivatives: Callable[[float, float], tuple[float, float]],
+    derivatives: Callable[..., tuple[float, ...]],
 ) -> Callable[[float, float, float, float], float]:
     """Return the derivative of the gap in eta."""
 
@@ -44,7 +44,7 @@ def make_slope(
 
 def curvature_minorant(
     term: Callable[[float, float], float],
-    derivatives: Callable[[float, float], tuple[float, float]],
+    derivatives: Callable[..., tuple[float, ...]],
     y: np.ndarray,
     eta_0: np.ndarray,
     largest: np.ndarray,

@@ -1,17 +1,10 @@
 """Complementary log-log regression."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
-
-from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.families.bernoulli import CLOGLOG
-from approxmcmc.targets.family_regression import FamilyRegression
-from approxmcmc.targets.logistic import zero_and_one
+from approxmcmc.targets.family_regression import BinaryRegression
 
 
-class CloglogRegression(FamilyRegression):
+class CloglogRegression(BinaryRegression):
     r"""Bayesian regression with the complementary log-log link: P(y_i = 1) = 1 - exp(-exp(x_i' beta + offset_i)).
 
     The probability that at least one event of a Poisson process with the rate exp(x_i' beta) occurs; a proportional
@@ -46,30 +39,4 @@ class CloglogRegression(FamilyRegression):
     CloglogRegression(n_obs=100, dim=2)
     """
 
-    @naming_the_arguments
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        prior_scale: float = 1.0,
-        intercept: bool = False,
-        *,
-        prior: Callable[..., float] | None = None,
-        coef_names: Sequence[str] | None = None,
-        offset: Any = None,
-    ) -> None:
-        super().__init__(
-            CLOGLOG,
-            X,
-            y,
-            prior_scale=prior_scale,
-            intercept=intercept,
-            prior=prior,
-            coef_names=coef_names,
-            offset=offset,
-        )
-
-    @staticmethod
-    def coded(y: np.ndarray) -> np.ndarray:
-        """Return the responses as 0 and 1, from 0/1 or -1/1."""
-        return zero_and_one(y, who="CloglogRegression")
+    family = CLOGLOG

@@ -1,14 +1,10 @@
 """Exponential regression."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.families.gamma import GAMMA
-from approxmcmc.targets.family_regression import FamilyRegression
+from approxmcmc.targets.family_regression import PlainRegression
 
 
-class ExponentialRegression(FamilyRegression):
+class ExponentialRegression(PlainRegression):
     r"""Bayesian regression of exponential y_i with mean exp(x_i' beta + offset_i), beta_j ~ N(0, prior_scale^2).
 
     It is a :class:`GammaRegression` and a :class:`WeibullRegression` with alpha = 1. Every duration must have been
@@ -42,25 +38,4 @@ class ExponentialRegression(FamilyRegression):
     ExponentialRegression(n_obs=100, dim=3)
     """
 
-    @naming_the_arguments
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        prior_scale: float = 1.0,
-        intercept: bool = False,
-        *,
-        prior: Callable[..., float] | None = None,
-        coef_names: Sequence[str] | None = None,
-        offset: Any = None,
-    ) -> None:
-        super().__init__(
-            GAMMA,
-            X,
-            y,
-            prior_scale=prior_scale,
-            intercept=intercept,
-            prior=prior,
-            coef_names=coef_names,
-            offset=offset,
-        )
+    family = GAMMA

@@ -1,11 +1,12 @@
 """Regressions of one family on the columns of a matrix or a table."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.family import Family
 from approxmcmc.targets.column_regression import ColumnRegression
@@ -23,7 +24,8 @@ LOG_SHAPE_SCALE = 1.5  # standard deviation of the prior of log(shape): two of t
 class FamilyRegression(ColumnRegression):
     r"""Rows of one family with the predictor eta_i = x_i' beta + sum_c effect_c[level of row i in column c] + offset_i.
 
-    The public regressions are thin: they name the family.
+    The public regressions are thin: they name the family, and have the constructor of `PlainRegression` or
+    `ShapedRegression` unless their rows have further arguments.
 
     Parameters
     ----------
@@ -115,8 +117,7 @@ class FamilyRegression(ColumnRegression):
             )
         return y if size is None else y + 1j * size
 
-    @staticmethod
-    def coded(y: np.ndarray) -> np.ndarray:
+    def coded(self, y: np.ndarray) -> np.ndarray:
         """Return the responses in the form that the family needs; shape (n,)."""
         return y
 
@@ -156,3 +157,84 @@ class FamilyRegression(ColumnRegression):
             assert isinstance(self.likelihood, FamilyLikelihood)
             self.likelihood.observe("y", eta, self.responses)
         return model
+
+
+class PlainRegression(FamilyRegression):
+    """A regression of the family in the attribute `family`, which has no shape; see :class:`LogisticRegression`."""
+
+    family: ClassVar[Family]
+
+    @naming_the_arguments
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        prior_scale: float = 1.0,
+        intercept: bool = False,
+        *,
+        prior: Callable[..., float] | None = None,
+        coef_names: Sequence[str] | None = None,
+        offset: Any = None,
+    ) -> None:
+        super().__init__(
+            self.family,
+            X,
+            y,
+            prior_scale=prior_scale,
+            intercept=intercept,
+            prior=prior,
+            coef_names=coef_names,
+            offset=offset,
+        )
+
+
+class BinaryRegression(PlainRegression):
+    """A regression whose responses are 0 and 1, or -1 and 1."""
+
+    def coded(self, y: np.ndarray) -> np.ndarray:
+        """Return the responses as 0 and 1."""
+        classes = {value for piece in pieces(y) for value in np.unique(piece).tolist()}
+        if not (classes <= {0.0, 1.0} or classes <= {-1.0, 1.0}):
+            raise InvalidInputError(
+                f"{type(self).__name__}: y must be coded 0/1 or -1/1, found {sorted(classes)[:5]}; recode two classes, "
+                "or use SoftmaxRegression for more"
+            )
+        return (y + 1.0) / 2.0 if -1.0 in classes else y
+
+
+class ShapedRegression(FamilyRegression):
+    """A regression of the family in the attribute `family`, with the shape `alpha`; see :class:`GammaRegression`."""
+
+    family: ClassVar[Family]
+
+    @naming_the_arguments
+    def __init__(
+        self,
+        X: Any,
+        y: Any,
+        alpha: float | None = None,
+        prior_scale: float = 1.0,
+        intercept: bool = False,
+        *,
+        alpha_scale: float = 1.0,
+        prior: Callable[..., float] | None = None,
+        coef_names: Sequence[str] | None = None,
+        offset: Any = None,
+    ) -> None:
+        super().__init__(
+            self.family,
+            X,
+            y,
+            prior_scale=prior_scale,
+            intercept=intercept,
+            prior=prior,
+            coef_names=coef_names,
+            offset=offset,
+            shape=alpha,
+            shape_scale=alpha_scale,
+        )
+
+
+def pieces(y: np.ndarray, rows: int = 65_536) -> Iterator[np.ndarray]:
+    """Yield runs of rows of an array, so that data larger than memory are never copied as a whole."""
+    return (y[start : start + rows] for start in range(0, len(y), rows))

@@ -1,14 +1,10 @@
 """Gamma regression."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.families.gamma import GAMMA
-from approxmcmc.targets.family_regression import FamilyRegression
+from approxmcmc.targets.family_regression import ShapedRegression
 
 
-class GammaRegression(FamilyRegression):
+class GammaRegression(ShapedRegression):
     r"""Bayesian regression of positive y_i with mean m_i = exp(x_i' beta + offset_i) and variance m_i^2 / alpha.
 
     Parameters
@@ -47,29 +43,4 @@ class GammaRegression(FamilyRegression):
     ['beta[intercept]', 'beta[x0]', 'beta[x1]', 'log_alpha']
     """
 
-    @naming_the_arguments
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        alpha: float | None = None,
-        prior_scale: float = 1.0,
-        intercept: bool = False,
-        *,
-        alpha_scale: float = 1.0,
-        prior: Callable[..., float] | None = None,
-        coef_names: Sequence[str] | None = None,
-        offset: Any = None,
-    ) -> None:
-        super().__init__(
-            GAMMA,
-            X,
-            y,
-            prior_scale=prior_scale,
-            intercept=intercept,
-            prior=prior,
-            coef_names=coef_names,
-            offset=offset,
-            shape=alpha,
-            shape_scale=alpha_scale,
-        )
+    family = GAMMA

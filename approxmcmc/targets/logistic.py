@@ -1,17 +1,10 @@
 """Logistic regression."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
-
-import numpy as np
-
-from approxmcmc.contracts.arguments import naming_the_arguments
-from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.bernoulli import LOGIT
-from approxmcmc.targets.family_regression import FamilyRegression
+from approxmcmc.targets.family_regression import BinaryRegression
 
 
-class LogisticRegression(FamilyRegression):
+class LogisticRegression(BinaryRegression):
     """Bayesian logistic regression: y_i ~ Bernoulli(1 / (1 + exp(-x_i' beta))), beta_j ~ N(0, prior_scale^2).
 
     Parameters
@@ -52,46 +45,4 @@ class LogisticRegression(FamilyRegression):
     LogisticRegression(n_obs=100, dim=2)
     """
 
-    @naming_the_arguments
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        prior_scale: float = 1.0,
-        intercept: bool = False,
-        *,
-        prior: Callable[..., float] | None = None,
-        coef_names: Sequence[str] | None = None,
-        offset: Any = None,
-    ) -> None:
-        super().__init__(
-            LOGIT,
-            X,
-            y,
-            prior_scale=prior_scale,
-            intercept=intercept,
-            prior=prior,
-            coef_names=coef_names,
-            offset=offset,
-        )
-
-    @staticmethod
-    def coded(y: np.ndarray) -> np.ndarray:
-        """Return the responses as 0 and 1, from 0/1 or -1/1."""
-        return zero_and_one(y, who="LogisticRegression")
-
-
-def zero_and_one(y: np.ndarray, *, who: str) -> np.ndarray:
-    """Return the responses as 0 and 1, from 0/1 or -1/1."""
-    classes = {value for piece in pieces(y) for value in np.unique(piece).tolist()}
-    if not (classes <= {0.0, 1.0} or classes <= {-1.0, 1.0}):
-        raise InvalidInputError(
-            f"{who}: y must be coded 0/1 or -1/1, found {sorted(classes)[:5]}; recode two classes, or use "
-            "SoftmaxRegression for more"
-        )
-    return (y + 1.0) / 2.0 if -1.0 in classes else y
-
-
-def pieces(y: np.ndarray, rows: int = 65_536) -> Iterator[np.ndarray]:
-    """Yield runs of rows of an array, so that data larger than memory are never copied as a whole."""
-    return (y[start : start + rows] for start in range(0, len(y), rows))
+    family = LOGIT

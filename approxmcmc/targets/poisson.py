@@ -1,14 +1,10 @@
 """Poisson regression."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.families.poisson import POISSON
-from approxmcmc.targets.family_regression import FamilyRegression
+from approxmcmc.targets.family_regression import PlainRegression
 
 
-class PoissonRegression(FamilyRegression):
+class PoissonRegression(PlainRegression):
     r"""Bayesian Poisson regression: y_i ~ Poisson(exp(x_i' beta + offset_i)), beta_j ~ N(0, prior_scale^2).
 
     Parameters
@@ -43,25 +39,4 @@ class PoissonRegression(FamilyRegression):
     PoissonRegression(n_obs=100, dim=3)
     """
 
-    @naming_the_arguments
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        prior_scale: float = 1.0,
-        intercept: bool = False,
-        *,
-        prior: Callable[..., float] | None = None,
-        coef_names: Sequence[str] | None = None,
-        offset: Any = None,
-    ) -> None:
-        super().__init__(
-            POISSON,
-            X,
-            y,
-            prior_scale=prior_scale,
-            intercept=intercept,
-            prior=prior,
-            coef_names=coef_names,
-            offset=offset,
-        )
+    family = POISSON

@@ -1,17 +1,10 @@
 """Probit regression."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
-
-from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.families.bernoulli import PROBIT
-from approxmcmc.targets.family_regression import FamilyRegression
-from approxmcmc.targets.logistic import zero_and_one
+from approxmcmc.targets.family_regression import BinaryRegression
 
 
-class ProbitRegression(FamilyRegression):
+class ProbitRegression(BinaryRegression):
     r"""Bayesian probit regression: P(y_i = 1) = Phi(x_i' beta), Phi the normal distribution function.
 
     Parameters
@@ -38,30 +31,4 @@ class ProbitRegression(FamilyRegression):
     ProbitRegression(n_obs=100, dim=2)
     """
 
-    @naming_the_arguments
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        prior_scale: float = 1.0,
-        intercept: bool = False,
-        *,
-        prior: Callable[..., float] | None = None,
-        coef_names: Sequence[str] | None = None,
-        offset: Any = None,
-    ) -> None:
-        super().__init__(
-            PROBIT,
-            X,
-            y,
-            prior_scale=prior_scale,
-            intercept=intercept,
-            prior=prior,
-            coef_names=coef_names,
-            offset=offset,
-        )
-
-    @staticmethod
-    def coded(y: np.ndarray) -> np.ndarray:
-        """Return the responses as 0 and 1, from 0/1 or -1/1."""
-        return zero_and_one(y, who="ProbitRegression")
+    family = PROBIT

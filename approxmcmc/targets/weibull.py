@@ -1,14 +1,10 @@
 """Weibull regression."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.families.weibull import WEIBULL
-from approxmcmc.targets.family_regression import FamilyRegression
+from approxmcmc.targets.family_regression import ShapedRegression
 
 
-class WeibullRegression(FamilyRegression):
+class WeibullRegression(ShapedRegression):
     r"""Bayesian Weibull regression: (y_i / scale_i)^alpha ~ Exponential(1) with scale_i = exp(x_i' beta + offset_i).
 
     The log density of a row is log(alpha / y) + s - exp(s) with s = alpha (log y - x' beta - offset). It is a model of
@@ -54,29 +50,4 @@ class WeibullRegression(FamilyRegression):
     {'beta': (2,), 'alpha': ()}
     """
 
-    @naming_the_arguments
-    def __init__(
-        self,
-        X: Any,
-        y: Any,
-        alpha: float | None = None,
-        prior_scale: float = 1.0,
-        intercept: bool = False,
-        *,
-        alpha_scale: float = 1.0,
-        prior: Callable[..., float] | None = None,
-        coef_names: Sequence[str] | None = None,
-        offset: Any = None,
-    ) -> None:
-        super().__init__(
-            WEIBULL,
-            X,
-            y,
-            prior_scale=prior_scale,
-            intercept=intercept,
-            prior=prior,
-            coef_names=coef_names,
-            offset=offset,
-            shape=alpha,
-            shape_scale=alpha_scale,
-        )
+    family = WEIBULL

@@ -227,9 +227,17 @@ def test_what_mathematics_forbids_is_refused_with_a_reason():
     fit = amc.numerics.Laplace(np.zeros(5), 0.01 * np.eye(5))
     with pytest.raises(IncompatibleError, match="needs a bound of a derivative"):
         amc.samplers.ZigZag(fit).build(poisson)
-    binomial = amc.targets.BinomialRegression(TABLE, np.zeros(N), TRIALS)
-    with pytest.raises(IncompatibleError, match="write trials as rows of one trial each"):
-        amc.samplers.ZigZag(fit).build(binomial)
+    with pytest.raises(IncompatibleError, match="needs a lower bound of every likelihood term"):
+        amc.Firefly(amc.RandomWalk(0.1)).build(poisson)
+
+
+def test_errors_of_an_inherited_constructor_name_the_public_class():
+    with pytest.raises(InvalidInputError, match=r"^WeibullRegression: alpha_scale must be a number"):
+        amc.targets.WeibullRegression(MATRIX, AMOUNTS, alpha_scale="wide")
+    with pytest.raises(TypeError, match=r"^PoissonRegression: missing a required argument: 'y'"):
+        amc.targets.PoissonRegression(MATRIX)
+    with pytest.raises(TypeError, match=r"^ProbitRegression: got an unexpected keyword argument 'alpha'"):
+        amc.targets.ProbitRegression(MATRIX, COUNTS > 1.0, alpha=1.0)
 
 
 @pytest.mark.parametrize(
