@@ -25,12 +25,12 @@ from approxmcmc.expansion.predictors import PredictorExpansion
 from approxmcmc.targets.likelihood_bounds import bound_of_design, check_kind
 from approxmcmc.targets.predictors.classes import DenseClasses
 from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.forms import AnyRows, DenseRows, Form, around
+from approxmcmc.targets.predictors.forms import AnyRows, DenseRows, FormOfRows, around
 from approxmcmc.targets.predictors.kernels import add_residual_gradient, residuals
 from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
 from approxmcmc.targets.tall_data import TallDataTarget
 
-FORMS: tuple[Form, ...] = (DenseRows(), DenseClasses(), AnyRows())  # the first that fits is taken
+FORMS: tuple[FormOfRows, ...] = (DenseRows(), DenseClasses(), AnyRows())  # the first that fits is taken
 
 
 class Regression(TallDataTarget, BoundedTarget, ExpandableTarget):
@@ -48,7 +48,7 @@ class Regression(TallDataTarget, BoundedTarget, ExpandableTarget):
     likelihood: RowLikelihood
     design: Design
     responses: tuple[np.ndarray, ...]
-    form: Form
+    form: FormOfRows
 
     def _set_rows(self, design: Design, responses: tuple[np.ndarray, ...]) -> None:
         """Store the rows in the first of `FORMS` that fits."""

@@ -14,11 +14,11 @@ from approxmcmc.engine.terms.gradients import ROWS, gradient_signature
 from approxmcmc.families.categorical import write_slopes, write_terms
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.forms import Form, Responses
+from approxmcmc.targets.predictors.forms import FormOfRows, Responses
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
 
 
-class DenseClasses(Form):
+class DenseClasses(FormOfRows):
     """Rows of a softmax whose classes share all columns of X."""
 
     def fits(self, likelihood: RowLikelihood, design: Design, responses: Responses) -> bool:

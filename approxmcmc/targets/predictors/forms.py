@@ -28,7 +28,7 @@ from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikeli
 Responses = tuple[np.ndarray, ...]
 
 
-class Form(abc.ABC):
+class FormOfRows(abc.ABC):
     """A way to store rows, without state, and the kernels that read rows stored so."""
 
     @abc.abstractmethod
@@ -56,7 +56,7 @@ class Form(abc.ABC):
         """Compile the batch kernel of the gradients of the terms."""
 
 
-class AnyRows(Form):
+class AnyRows(FormOfRows):
     """Rows of any design: data are the arrays of the design, then the responses."""
 
     def fits(self, likelihood: RowLikelihood, design: Design, responses: Responses) -> bool:
@@ -85,7 +85,7 @@ class AnyRows(Form):
         return around(likelihood, add_gradient, "slopes", responses, gradient_signature(type_of(data)))
 
 
-class DenseRows(Form):
+class DenseRows(FormOfRows):
     """Rows of one dense predictor x_i' theta and one response: data are (X, y).
 
     A fused dot product for each row, then one vectorised loop over the batch: a row of 50 columns costs about 20 ns.
