@@ -43,6 +43,7 @@ def caches() -> dict[str, tuple[Path, int]]:
     """Return the folder and size in bytes of each cache whose files outlive a run."""
     folders = {
         "compiled kernels": "kernels",
+        "times of compilations": "compilations",
         "gold standards": "reference",
         "data sets": "datasets",
         "rows in a random order": "shuffled_data",
