@@ -22,6 +22,15 @@ class Law(NamedTuple):
     more: str = ""
 
 
+def _normal(x: Any, mu: Any, sigma: Any) -> Any:
+    """Return the log density: SciPy's function takes .3 ms, and the oracles call it thousands of times."""
+    return -0.5 * ((np.asarray(x) - mu) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2.0 * np.pi)
+
+
+def _poisson(y: Any, mu: Any) -> Any:
+    return special.xlogy(y, mu) - mu - special.gammaln(np.asarray(y) + 1.0)
+
+
 def _real(rng: np.random.Generator, size: Any) -> Any:
     return rng.normal(size=size).round(2)
 
@@ -99,7 +108,7 @@ def _categorical(y: Any, logit_p: Any) -> Any:
     return chosen - special.logsumexp(logit_p, axis=-1)
 
 
-NORMAL = Law("Normal", ("mu", "sigma"), stats.norm.logpdf, _real)
+NORMAL = Law("Normal", ("mu", "sigma"), _normal, _real)
 PRECISE = Law("Normal", ("mu", "tau"), lambda x, mu, tau: stats.norm.logpdf(x, mu, np.asarray(tau) ** -0.5), _real)
 STUDENT = Law("StudentT", ("nu", "mu", "sigma"), stats.t.logpdf, _real)
 LAPLACE = Law("Laplace", ("mu", "b"), stats.laplace.logpdf, _real)
@@ -132,7 +141,7 @@ UNIFORM = Law("Uniform", ("lower", "upper"), lambda x, lower, upper: stats.unifo
 TRUNCATED = Law("TruncatedNormal", ("mu", "sigma", "lower", "upper"), _truncated)
 DIRICHLET = Law("Dirichlet", ("a",), _dirichlet, event_axes=1)
 MULTIVARIATE = Law("MvNormal", ("mu", "chol"), _normal_rows, event_axes=1)
-POISSON = Law("Poisson", ("mu",), stats.poisson.logpmf, _count)
+POISSON = Law("Poisson", ("mu",), _poisson, _count)
 NEGATIVE_BINOMIAL = Law("NegativeBinomial", ("mu", "alpha"), _negative_binomial, _count)
 ZERO_INFLATED = Law("ZeroInflatedPoisson", ("psi", "mu"), _zero_inflated, _count)
 BERNOULLI = Law("Bernoulli", ("p",), stats.bernoulli.logpmf, _bit)

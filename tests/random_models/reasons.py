@@ -79,7 +79,8 @@ def effects_to_integrate(model: RandomModel) -> list[str]:
 Rule = tuple[str, Callable[..., bool]]
 # Names of classes in PyMC, where they differ from those that users call.
 NAMES = {"NegBinomial": "NegativeBinomial", "Mixture": "ZeroInflatedPoisson"}
-# Log densities that are not concave in the location: at y = 0, log(1 - psi + psi exp(-exp(eta))) bends upwards.
+# Log densities that are not concave in the location: at y = 0, log(1 - psi + psi exp(-exp(eta))) bends upwards, and
+# that of beta rows does so far from the observed fraction.
 NOT_CONCAVE = ("StudentT", "ZeroInflatedPoisson", "Beta")
 
 
