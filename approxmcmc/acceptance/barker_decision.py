@@ -19,11 +19,14 @@ algorithm 1; the closed form of A is not in the paper.
 """
 
 import math
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.acceptance.laws.barker_law import bound_from_moments
+from approxmcmc.acceptance.look_by_look import answer_to
+from approxmcmc.acceptance.metropolis import decision_on
 from approxmcmc.acceptance.rules import barker_probability
 from approxmcmc.contracts.records import (
     AUDIT_ERROR,
@@ -35,7 +38,8 @@ from approxmcmc.contracts.records import (
     VARIANCE,
 )
 from approxmcmc.engine.compiler.compile import allocating, compiled
-from approxmcmc.engine.terms.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, UNDEFINED
+from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.engine.terms.batches import BATCH, FINITE
 from approxmcmc.engine.terms.evidence import Evidence, merge_differences
 from approxmcmc.engine.terms.moments import M2, MEAN, merge, reset, skewness
 from approxmcmc.engine.terms.order import draw_next, read_differences
@@ -56,6 +60,13 @@ class BarkerState(NamedTuple):
     weights: np.ndarray
 
 
+class KnownTerms(NamedTuple):
+    """All differences l_i of a pair of states, and a permutation of their indices."""
+
+    terms: np.ndarray
+    places: np.ndarray
+
+
 @compiled
 def log_ratio_variance(moments: np.ndarray, n: int, n_obs: int, temperature: float) -> float:
     """Return s^2, the estimated variance of Delta* after n of N data; 0 at n = N."""
@@ -73,6 +84,61 @@ def has_read_enough(moments: np.ndarray, n: int, n_obs: int, test: BarkerState) 
     if log_ratio_variance(moments, n, n_obs, test.temperature) >= test.target_variance:
         return False
     return test.max_error == math.inf or bound_from_moments(moments, test.correction_error) <= test.max_error
+
+
+@compiled
+def read_data(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, count: np.ndarray) -> int:
+    """Read the next terms of a decision, and count them."""
+    count[ROUNDS] += 1
+    return read_differences(rng, evidence, start, stop, count)
+
+
+@compiled
+def read_look_of_table(rng: np.random.Generator, table: Evidence, start: int, stop: int, source: None) -> int:
+    """Read the next terms of a table."""
+    return read_table(rng, table, start, stop)
+
+
+@compiled
+def read_again(rng: np.random.Generator, evidence: Evidence, start: int, stop: int, known: KnownTerms) -> int:
+    """Read the next of the known terms, in a new random order."""
+    batch = evidence.differences
+    draw_next(rng, known.places, start, stop)
+    for lo in range(start, stop, BATCH):
+        hi = min(lo + BATCH, stop)
+        for place in range(lo, hi):
+            batch[place - lo] = known.terms[known.places[place]]
+        merge(evidence.moments, batch, hi - lo)
+    return FINITE
+
+
+@cached_by_content(maxsize=4)
+def make_read_enough(read: Callable[..., int]) -> Callable[..., tuple[int, int]]:
+    """Return the loop that reads look by look until the estimate is precise enough.
+
+    ``read_enough(rng, evidence, test, source)`` returns the outcome of the last look, see `merge_differences`, and how
+    many terms are read. ``read(rng, evidence, start, stop, source)`` merges the next terms. The number of looks does
+    not depend on u.
+    """
+
+    def read_enough(rng: np.random.Generator, evidence: Evidence, test: BarkerState, source: Any) -> tuple[int, int]:
+        moments = evidence.moments
+        n_obs = np.int64(evidence.n_obs)
+        reset(moments)
+        outcome = FINITE
+        n = np.int64(0)  # a literal 0 would compile the helpers twice
+        while outcome == FINITE and (n == 0 or not has_read_enough(moments, n, n_obs, test)):
+            before = n
+            n = min(n + test.batch_size, n_obs)
+            outcome = read(rng, evidence, before, n, source)
+        return outcome, n
+
+    return compiled(read_enough)
+
+
+read_enough_data = make_read_enough(read_data)
+read_enough_of_table = make_read_enough(read_look_of_table)
+read_enough_again = make_read_enough(read_again)
 
 
 @compiled
@@ -107,30 +173,20 @@ def decide(
 ) -> tuple[int, float]:
     """Read until the estimate is precise enough, and accept if logit(u), the `threshold`, is below logit(A).
 
-    Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and logit(A).
+    Return ACCEPT, REJECT, or UNDECIDED if a term is NaN or +inf, and logit(A).
     """
     moments = evidence.moments
     n_obs = np.int64(evidence.n_obs)
-    reset(moments)
     count[DECISIONS] += 1
-    n = np.int64(0)  # a literal 0 would compile the helpers twice
-    while n == 0 or not has_read_enough(moments, n, n_obs, test):
-        before = n
-        n = min(n + test.batch_size, n_obs)
-        outcome = read_differences(rng, evidence, before, n, count)
-        count[ROUNDS] += 1
-        if outcome == UNDEFINED:
-            return -1, 0.0
-        if outcome == IMPOSSIBLE:
-            return 0, -math.inf
-        if outcome == CERTAIN:
-            return 1, math.inf
+    outcome, n = read_enough_data(rng, evidence, test, count)
+    if outcome != FINITE:
+        return answer_to(outcome)
     value[VARIANCE] = log_ratio_variance(moments, n, n_obs, test.temperature)
     value[SKEWNESS] = skewness(moments)
     if n < n_obs:
         value[SKEWNESS_RATIO] = max(value[SKEWNESS_RATIO], abs(value[SKEWNESS]) / math.sqrt(n))
     log_odds = acceptance_log_odds(moments, n, n_obs, log_rest, test)
-    return (1 if threshold < log_odds else 0), log_odds
+    return decision_on(threshold, log_odds), log_odds
 
 
 @compiled
@@ -139,17 +195,10 @@ def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, t
 
     The terms that the test reads do not depend on u, so it accepts iff logit(u) < Lambda^.
     """
-    moments = table.moments
-    n_obs = np.int64(table.n_obs)
-    reset(moments)
-    n = np.int64(0)  # a literal 0 would compile the helpers twice
-    while n == 0 or not has_read_enough(moments, n, n_obs, test):
-        before = n
-        n = min(n + test.batch_size, n_obs)
-        outcome = read_table(rng, table, before, n)
-        if outcome != FINITE:
-            return math.nan if outcome == UNDEFINED else -math.inf
-    return acceptance_log_odds(moments, n, n_obs, log_rest, test)
+    outcome, n = read_enough_of_table(rng, table, test, None)
+    if outcome != FINITE:
+        return answer_to(outcome)[1]
+    return acceptance_log_odds(table.moments, n, table.n_obs, log_rest, test)
 
 
 @allocating
@@ -161,7 +210,7 @@ def audit(
     test: BarkerState,
     value: np.ndarray,
 ) -> int:
-    """Decide on all data: return 1 to accept, 0 to reject, -1 if a term is NaN or +inf.
+    """Decide on all data: return ACCEPT, REJECT, or UNDECIDED if a term is NaN or +inf.
 
     Record the mean of A - S(Delta) over 64 new minibatches, drawn from the random stream of the audits, in
     ``value[AUDIT_ERROR]``, and its standard error in ``value[AUDIT_NOISE]``.
@@ -175,24 +224,14 @@ def audit(
         hi = min(lo + BATCH, n_obs)
         outcome = merge_differences(evidence, evidence.memory_order, lo, hi)
         if outcome != FINITE:
-            return -1 if outcome == UNDEFINED else (1 if outcome == CERTAIN else 0)
+            return answer_to(outcome)[0]
         terms[lo:hi] = batch[: hi - lo]  # merge_differences writes the differences to `batch`
     log_ratio = log_rest + n_obs * moments[MEAN] / test.temperature
 
-    places = np.arange(n_obs)
+    known = KnownTerms(terms, np.arange(n_obs))
     total = total_of_squares = 0.0
     for _ in range(REPLICATIONS):
-        reset(moments)
-        n = 0
-        while n == 0 or not has_read_enough(moments, n, n_obs, test):
-            before = n
-            n = min(n + test.batch_size, n_obs)
-            draw_next(rng, places, before, n)
-            for lo in range(before, n, BATCH):
-                hi = min(lo + BATCH, n)
-                for place in range(lo, hi):
-                    batch[place - lo] = terms[places[place]]
-                merge(moments, batch, hi - lo)
+        _, n = read_enough_again(rng, evidence, test, known)
         log_odds = acceptance_log_odds(moments, n, n_obs, log_rest, test)
         error = barker_probability(log_odds) - barker_probability(log_ratio)
         total += error
@@ -201,4 +240,4 @@ def audit(
     value[AUDIT_ERROR] = mean
     variance = max(total_of_squares / REPLICATIONS - mean * mean, 0.0)
     value[AUDIT_NOISE] = math.sqrt(variance / (REPLICATIONS - 1))
-    return 1 if threshold < log_ratio else 0
+    return decision_on(threshold, log_ratio)

@@ -32,8 +32,8 @@ import numpy as np
 
 from approxmcmc.acceptance.laws.audits import wrong_decisions
 from approxmcmc.acceptance.laws.looks import look_sizes
+from approxmcmc.acceptance.look_by_look import make_decide, make_threshold_form
 from approxmcmc.acceptance.rules import METROPOLIS
-from approxmcmc.acceptance.threshold_form import make_threshold_form
 from approxmcmc.acceptance.true_bounds import checked_range
 from approxmcmc.contracts import (
     AcceptanceTest,
@@ -44,12 +44,11 @@ from approxmcmc.contracts import (
     Population,
     Target,
 )
-from approxmcmc.contracts.records import DECISIONS, ROUNDS, VIOLATIONS
+from approxmcmc.contracts.records import VIOLATIONS
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.terms.evidence import Evidence
-from approxmcmc.engine.terms.moments import LARGEST, MEAN, SMALLEST, reset, standard_deviation
-from approxmcmc.engine.terms.order import check_order, read_differences
+from approxmcmc.engine.terms.moments import LARGEST, SMALLEST, standard_deviation
+from approxmcmc.engine.terms.order import check_order
 from approxmcmc.engine.terms.term_range import constant_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
@@ -75,67 +74,41 @@ class BernsteinState(NamedTuple):
 
 
 @compiled
-def decide(
-    rng: np.random.Generator,
-    evidence: Evidence,
-    threshold: float,
-    log_rest: float,
-    test: BernsteinState,
-    count: np.ndarray,
-    value: np.ndarray,
-) -> tuple[int, float]:
-    """Read look by look until the bound settles the decision.
-
-    Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and the estimated log ratio.
-    """
-    looks = test.looks
-    spread_factor = test.spread_factor
-    range_factor = test.range_factor
-    moments = evidence.moments
-    n_obs = evidence.n_obs
-    mu_0 = (threshold - log_rest) / n_obs
-    reset(moments)
-    count[DECISIONS] += 1
-    limit = test.term_range(evidence.theta, evidence.proposed, test.numbers)
-    if not limit >= 0.0:
-        limit = math.inf  # a NaN or negative range is no bound
-    n = np.int64(0)  # a literal 0 would compile the helpers twice
-    for look in range(looks.shape[0]):
-        before = n
-        n = looks[look]
-        outcome = read_differences(rng, evidence, before, n, count)
-        count[ROUNDS] += 1
-        if outcome == UNDEFINED:
-            return -1, 0.0
-        if outcome == IMPOSSIBLE:
-            return 0, -math.inf
-        if outcome == CERTAIN:
-            return 1, math.inf
-        distance = moments[MEAN] - mu_0
-        if n == n_obs:
-            break
-        seen = moments[LARGEST] - moments[SMALLEST]
-        if test.observed:
-            limit = seen
-        elif seen > limit * (1.0 + ROUNDING):
-            limit = math.inf  # the stated range is false: read all terms
-            count[VIOLATIONS] += 1
-        if abs(distance) > spread_factor[look] * standard_deviation(moments) + range_factor[look] * limit:
-            break
-    return (1 if distance > 0.0 else 0), log_rest + n_obs * moments[MEAN]
+def range_of_terms(evidence: Evidence, test: BernsteinState) -> float:
+    """Return C: the range observed, or the stated one; inf if that is no number or the terms read contradict it."""
+    seen = evidence.moments[LARGEST] - evidence.moments[SMALLEST]
+    if test.observed:
+        return seen
+    stated = test.term_range(evidence.theta, evidence.proposed, test.numbers)
+    return stated if stated >= 0.0 and seen <= stated * (1.0 + ROUNDING) else math.inf
 
 
 @compiled
 def half_width(evidence: Evidence, test: BernsteinState, look: int, n: int) -> float:
-    """Return c_n, the distance from mu_0 at which a look decides; infinite if the terms read contradict the range C."""
-    moments = evidence.moments
-    seen = moments[LARGEST] - moments[SMALLEST]
-    limit = seen if test.observed else test.term_range(evidence.theta, evidence.proposed, test.numbers)
-    if not limit >= 0.0 or seen > limit * (1.0 + ROUNDING):
+    """Return c_n, the distance from mu_0 at which a look decides; infinite if the range C is."""
+    limit = range_of_terms(evidence, test)
+    if limit == math.inf:
         return math.inf
-    return test.spread_factor[look] * standard_deviation(moments) + test.range_factor[look] * limit
+    return test.spread_factor[look] * standard_deviation(evidence.moments) + test.range_factor[look] * limit
 
 
+@compiled
+def conclude(
+    evidence: Evidence,
+    test: BernsteinState,
+    look: int,
+    n: int,
+    distance: float,
+    count: np.ndarray,
+    value: np.ndarray,
+) -> None:
+    """Count a stated range that the terms read contradict; all terms have then been read."""
+    if n == evidence.n_obs and range_of_terms(evidence, test) == math.inf:
+        stated = test.term_range(evidence.theta, evidence.proposed, test.numbers)
+        count[VIOLATIONS] += 0.0 <= stated < math.inf
+
+
+decide = make_decide(half_width, conclude)
 BERNSTEIN_FORM = make_threshold_form(half_width)
 
 

@@ -36,15 +36,14 @@ from approxmcmc.acceptance.laws.audits import (
 from approxmcmc.acceptance.laws.early_stops import epsilon_for_type_one_error
 from approxmcmc.acceptance.laws.looks import critical_values, look_sizes
 from approxmcmc.acceptance.laws.recursion import sequential_test_error
+from approxmcmc.acceptance.look_by_look import make_decide, make_threshold_form
 from approxmcmc.acceptance.rules import METROPOLIS
-from approxmcmc.acceptance.threshold_form import make_threshold_form
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, DecisionLaw, Finding, Population, Target
-from approxmcmc.contracts.records import DECISIONS, MAX_TERM_RATIO, ROUNDS, TOLERANCE_STOPS
+from approxmcmc.contracts.records import MAX_TERM_RATIO, TOLERANCE_STOPS
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.engine.terms.batches import CERTAIN, IMPOSSIBLE, UNDEFINED
 from approxmcmc.engine.terms.evidence import Evidence
-from approxmcmc.engine.terms.moments import MEAN, largest_deviation, reset, standard_deviation, standard_error
-from approxmcmc.engine.terms.order import check_order, read_differences
+from approxmcmc.engine.terms.moments import largest_deviation, standard_deviation, standard_error
+from approxmcmc.engine.terms.order import check_order
 from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -60,53 +59,6 @@ class SequentialTState(NamedTuple):
 
 
 @compiled
-def decide(
-    rng: np.random.Generator,
-    evidence: Evidence,
-    threshold: float,
-    log_rest: float,
-    test: SequentialTState,
-    count: np.ndarray,
-    value: np.ndarray,
-) -> tuple[int, float]:
-    """Read look by look until the mean is clearly above or below mu_0.
-
-    Return 1 (accepted), 0 (rejected) or -1 (a term is NaN or +inf), and the estimated log ratio.
-    """
-    looks = test.looks
-    critical = test.critical
-    tol = test.tol
-    moments = evidence.moments
-    n_obs = evidence.n_obs
-    mu_0 = (threshold - log_rest) / n_obs
-    reset(moments)
-    count[DECISIONS] += 1
-    n = np.int64(0)  # a literal 0 would compile the helpers twice
-    for look in range(looks.shape[0]):
-        before = n
-        n = looks[look]
-        outcome = read_differences(rng, evidence, before, n, count)
-        count[ROUNDS] += 1
-        if outcome == UNDEFINED:
-            return -1, 0.0
-        if outcome == IMPOSSIBLE:
-            return 0, -math.inf
-        if outcome == CERTAIN:
-            return 1, math.inf
-        distance = moments[MEAN] - mu_0
-        s = standard_error(moments, n, n_obs)
-        if n == n_obs or (critical[look] < math.inf and abs(distance) > critical[look] * s):
-            break
-        if critical[look] < math.inf and tol > 0.0 and n_obs * s <= tol:
-            count[TOLERANCE_STOPS] += 1
-            break
-    s_l = standard_deviation(moments)
-    if s_l > 0.0 and n < n_obs:  # with all data read, the answer is exact, whatever the tails
-        value[MAX_TERM_RATIO] = largest_deviation(moments) / (s_l * math.sqrt(n))
-    return (1 if distance > 0.0 else 0), log_rest + n_obs * moments[MEAN]
-
-
-@compiled
 def half_width(evidence: Evidence, test: SequentialTState, look: int, n: int) -> float:
     """Return G_j s_j, the distance from mu_0 at which a look decides; 0 if the look stops the test by tolerance."""
     if test.critical[look] == math.inf:
@@ -115,6 +67,29 @@ def half_width(evidence: Evidence, test: SequentialTState, look: int, n: int) ->
     return 0.0 if test.tol > 0.0 and evidence.n_obs * s <= test.tol else test.critical[look] * s
 
 
+@compiled
+def conclude(
+    evidence: Evidence,
+    test: SequentialTState,
+    look: int,
+    n: int,
+    distance: float,
+    count: np.ndarray,
+    value: np.ndarray,
+) -> None:
+    """Record how far the largest term lies from the mean, and whether the tolerance alone ended the test."""
+    if n == evidence.n_obs:  # the answer is exact, whatever the tails
+        return
+    moments = evidence.moments
+    s = standard_error(moments, n, evidence.n_obs)
+    if test.tol > 0.0 and evidence.n_obs * s <= test.tol and not abs(distance) > test.critical[look] * s:
+        count[TOLERANCE_STOPS] += 1
+    s_l = standard_deviation(moments)
+    if s_l > 0.0:
+        value[MAX_TERM_RATIO] = largest_deviation(moments) / (s_l * math.sqrt(n))
+
+
+decide = make_decide(half_width, conclude)
 T_TEST_FORM = make_threshold_form(half_width)
 
 

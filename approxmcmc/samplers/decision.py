@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.acceptance.metropolis import ACCEPT, REJECT, UNDECIDED, decision_on
+from approxmcmc.acceptance.look_by_look import answer_to
+from approxmcmc.acceptance.metropolis import decision_on
 from approxmcmc.contracts import CompiledTest, Streams
 from approxmcmc.contracts.records import MU_STD, SECONDS
 from approxmcmc.engine.compiler.clock import nanoseconds
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
-from approxmcmc.engine.terms.batches import CERTAIN, FINITE, UNDEFINED
+from approxmcmc.engine.terms.batches import FINITE
 from approxmcmc.engine.terms.evidence import Evidence, merge_all_differences
 from approxmcmc.engine.terms.moments import MEAN, standard_deviation
 from approxmcmc.sampling.chain import Clock, book_audit, is_chosen_for_audit
@@ -28,7 +29,7 @@ def decide_on_all_data(
     """
     outcome = merge_all_differences(evidence)
     if outcome != FINITE:
-        return UNDECIDED if outcome == UNDEFINED else (ACCEPT if outcome == CERTAIN else REJECT)
+        return answer_to(outcome)[0]
     log_ratio = log_rest + evidence.n_obs * evidence.moments[MEAN]
     s_l = standard_deviation(evidence.moments)
     if s_l > 0.0:

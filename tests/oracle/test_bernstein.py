@@ -11,6 +11,7 @@ from approxmcmc.acceptance.bernstein import bound_factors
 from approxmcmc.acceptance.laws.recursion import sequential_test_error
 from approxmcmc.api import sample
 from approxmcmc.contracts import AcceptanceTest, CompiledTermRange
+from approxmcmc.engine.terms import moments
 from approxmcmc.engine.terms.term_range import constant_range
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.samplers import MetropolisHastings
@@ -249,6 +250,6 @@ def test_the_half_width_of_a_look(given, expected):
     if given != "observed":
         state = state._replace(numbers=np.array([given]))
     evidence = evidence_of(TERMS)
-    plain(bernstein.reset)(evidence.moments)
+    plain(moments.reset)(evidence.moments)
     read_without_drawing(None, evidence, 0, 2, np.zeros(64, np.int64))
     assert plain(bernstein.half_width)(evidence, state, 0, 2) == pytest.approx(expected)

@@ -19,7 +19,7 @@ from tests.planting import plain
 UNKNOWN = pytest.approx(math.nan, nan_ok=True)  # the log ratio where a density is undefined
 
 TERMS = np.array([0.0, 0.0, 0.3, 0.5, 0.2, -0.1])
-NO_NUMBERS = [(UNDEFINED, -1, 0.0), (IMPOSSIBLE, 0, -math.inf), (CERTAIN, 1, math.inf)]
+NO_NUMBERS = [(UNDEFINED, -1, UNKNOWN), (IMPOSSIBLE, 0, -math.inf), (CERTAIN, 1, math.inf)]
 BY_LOOKS = [SequentialTTest(0.2, 2), BernsteinTest(0.9, 2, 1.0), MinibatchBarker(batch_size=2)]
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from approxmcmc.acceptance import SequentialTTest, sequential_t
 from approxmcmc.acceptance.laws.probability import threshold_at
+from approxmcmc.engine.terms import moments
 from approxmcmc.errors import InvalidInputError
 from tests.decisions import decide_once, evidence_of, in_all_orders, read_without_drawing
 from tests.models import normal_mean
@@ -113,7 +114,7 @@ def test_enumeration_is_the_mean_of_the_decisions_over_orders_and_u(tol, rule):
 def test_the_half_width_of_a_look():
     """G s at a look that decides, 0 where the tolerance stops, infinite where nothing does before the end."""
     evidence, count = evidence_of(TERMS), np.zeros(64, np.int64)
-    half_width, reset = plain(sequential_t.half_width), plain(sequential_t.reset)
+    half_width, reset = plain(sequential_t.half_width), plain(moments.reset)
     reset(evidence.moments)
     read_without_drawing(None, evidence, 0, 2, count)
     s = math.sqrt(0.5) / math.sqrt(2.0) * math.sqrt(0.5)
