@@ -36,10 +36,8 @@ def log_ratio_of(log_rest: float, here: float, there: float) -> float:
     `here` and `there` are log p(theta) and log p(theta'), of a prior, a likelihood, an estimate or a joint density;
     `log_rest` is c, the rest of the log ratio.
     """
-    if there == -math.inf:
-        return -math.inf
-    if there == math.inf:
-        return math.nan
+    if math.isinf(there):
+        return -math.inf if there < 0.0 else math.nan
     return log_rest + (there - here)
 
 
@@ -49,6 +47,6 @@ def decision_on(threshold: float, log_ratio: float) -> int:
 
     Both arguments may be transformed by one increasing function, such as u and the acceptance probability.
     """
-    if math.isnan(log_ratio):
-        return UNDECIDED
-    return ACCEPT if threshold < log_ratio else REJECT
+    if threshold < log_ratio:
+        return ACCEPT
+    return UNDECIDED if math.isnan(log_ratio) else REJECT
