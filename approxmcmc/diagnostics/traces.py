@@ -370,8 +370,8 @@ def _joined(trees: Sequence[xr.DataTree]) -> xr.DataTree:
     sizes = np.concatenate([lengths(tree) for tree in trees])
     if len(set(sizes.tolist())) > 1:
         groups["posterior"].attrs[LENGTHS] = sizes.tolist()
-    totals = [tuning_totals(tree, RECORD) for tree in trees]
-    if all(total is not None for total in totals):
+    totals = [total for tree in trees if (total := tuning_totals(tree, RECORD)) is not None]
+    if len(totals) == len(trees):
         groups["sample_stats"].attrs[f"tuning_{RECORD}"] = np.concatenate(totals).tolist()
     return xr.DataTree.from_dict(groups)
 
@@ -383,7 +383,7 @@ def _of_equal_lengths(trace: xr.DataTree) -> list[xr.DataTree]:
         return [trace]
     cut = []
     for length in sorted(set(real.tolist())):
-        chosen = {"chain": np.flatnonzero(real == length), "draw": slice(None, length)}
+        chosen: dict[str, Any] = {"chain": np.flatnonzero(real == length), "draw": slice(None, length)}
         pieces = {name: group(trace, name).isel(chosen) for name in ("posterior", "sample_stats")}
         totals = tuning_totals(trace, RECORD)
         if totals is not None:

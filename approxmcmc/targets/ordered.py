@@ -41,7 +41,7 @@ def ordered_categories(y: Any) -> Categories:
             f"{WHO}: y is a column of text or categories of a source, whose order is unknown; write it as numbers 0, "
             "1, ... in the order of the categories"
         )
-    dtype = getattr(y, "dtype", None)
+    dtype: Any = getattr(y, "dtype", None)
     if source is None and hasattr(dtype, "categories"):
         if not dtype.ordered:
             raise InvalidInputError(
