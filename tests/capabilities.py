@@ -77,6 +77,21 @@ def derivatives_of_log_logit(eta: float, y: float) -> tuple[float, float]:
     return y - p, -p * (1.0 - p)
 
 
+def log_normal(mean: float, log_scale: float, y: float) -> float:
+    """Return the log density of a number without its constant."""
+    return -log_scale - 0.5 * ((y - mean) * np.exp(-log_scale)) ** 2
+
+
+def with_log_scale(X: Any, y: Any, *, intercept: bool = False, offset: Any = None, **others: Any) -> Target:
+    """Return a user's normal model of the columns X, with a predictor for the log scale."""
+    columns = {"beta": X}
+    if not isinstance(X, np.ndarray):  # a table or a source: one column of numbers, one of categories
+        columns = {"beta": X["age"], "town": X["town"] if X is not TABLE else TABLE["town"].astype("category")}
+    predictors = {"mean": columns, "log_scale": {"log_sigma": 1.0}}
+    offsets = None if offset is None else {"mean": offset}
+    return targets.PredictorTarget(log_normal, predictors, y, offsets=offsets, **others)
+
+
 class Family(NamedTuple):
     """A row of the table: its public class, responses, the settings that choose the family, and the class of groups.
 
@@ -139,6 +154,7 @@ FAMILIES = {
         offset=np.column_stack([OFFSET, 0.0 * OFFSET, -OFFSET]),
     ),
     "yours": Family(functools.partial(targets.GLMTarget, log_poisson), COUNTS, groups=in_groups(log_poisson)),
+    "yours, two predictors": Family(with_log_scale, NUMBERS, groups=in_groups("two predictors"), has_intercept=False),
     "yours, with bounds": Family(
         functools.partial(targets.GLMTarget, log_logit, **BOUNDED),
         BINARY,
