@@ -94,8 +94,9 @@ def simplify_together(graphs: Sequence[Any]) -> list[Any]:
     """Simplify graphs that share parts, such as derivatives of one function, and visit each part once."""
     # Twice: log(1 - sigmoid) must become a softplus before PyTensor 3.2 canonicalises it to an unstable form.
     # PyTensor rewrites in place: without the clone, parts that other graphs or the model share would change.
-    stable: Any = rewrite_graph(list(graphs), include=("stabilize",), clone=True)
-    return list(rewrite_graph(stable, include=("canonicalize", "stabilize", "local_remove_check_parameter")))
+    stable = rewrite_graph(list(graphs), include=("stabilize",), clone=True)
+    simplified: Any = rewrite_graph(stable, include=("canonicalize", "stabilize", "local_remove_check_parameter"))
+    return list(simplified)
 
 
 def by_numpy(graph: Any) -> Any:
