@@ -5,7 +5,7 @@ step of this list that applies changes the plan, and the chains run again, until
 
 1. `in_other_form`: NUTS samples effects with an unknown scale as location + scale z.
 2. `start_elsewhere`: chains of NUTS that hardly moved, or stayed in a place of negligible mass, start at new points,
-   with the chains that they mirror. No start is taken from where other chains are.
+   by themselves. No start is taken from where other chains are.
 3. `with_smaller_steps`: NUTS with a higher target_accept; the first step if divergences are the only problem.
 4. `with_longer_tuning`: NUTS with four times the tuning steps.
 5. `by_next_plan`: the next exact candidate of the choice.
@@ -45,7 +45,7 @@ from approxmcmc.whole_chains.settings import NUTS
 
 SHARE = 3.0  # times the evaluations of terms of the first run
 NEW_STARTS = "new starts"
-MOST_STARTS = 3  # runs with new starts; of chains that are each lost with probability 1/4, one pair in 12 is left
+MOST_STARTS = 3  # runs with new starts; of chains that are each lost with probability 1/4, one in 256 is left
 SMALLER_STEPS = 0.98  # target_accept; that of the choice is .9
 LONGER_TUNING = 4
 # A candidate is run next if its estimated seconds are at most so many times those of the first, or so many seconds.
@@ -230,7 +230,7 @@ def lost_chains(attempt: Attempt) -> dict[int, str]:
 
 
 def start_elsewhere(last: Attempt, lost: Mapping[int, str], count: int) -> Change | None:
-    """Return the plan with new seeds and starts for the `lost` chains of NUTS and for the chains that they mirror.
+    """Return the plan with new seeds and starts for the `lost` chains of NUTS; the others keep theirs.
 
     `count` numbers the new starts of the call, so that none comes twice.
     """
@@ -238,13 +238,11 @@ def start_elsewhere(last: Attempt, lost: Mapping[int, str], count: int) -> Chang
     if not isinstance(plan.sampler, NUTS):
         return None
     chains = plan.settings.chains
-    pairs = {chain // 2 for chain in lost}
     before = plan.restarts or (0,) * chains
-    restarts = tuple(count if chain // 2 in pairs else before[chain] for chain in range(chains))
-    anew = [chain for chain in range(chains) if chain // 2 in pairs]
+    restarts = tuple(count if chain in lost else before[chain] for chain in range(chains))
     adaptation = last.posterior.attrs.get("adaptation") or None
     sampler = dataclasses.replace(plan.sampler, adaptation=adaptation)
-    sentence = f"{NEW_STARTS} of chains {anew} ({'; '.join(lost.values())})"
+    sentence = f"{NEW_STARTS} of chains {sorted(lost)} ({'; '.join(lost.values())})"
     return Change(sentence, plan._replace(sampler=sampler, restarts=restarts))
 
 

@@ -299,6 +299,8 @@ def _whole_chains(plan: RunPlan, run_file: RunFile | None, *, cores: int, progre
         initvals=plan.initvals,
         time_limit=settings.time_limit,
         progressbar=progressbar,
+        first_seeds=chain_seeds(settings.seed, settings.chains),
+        restarted=[chain for chain, count in enumerate(plan.restarts) if count],
     )
     drawn = sampler.run(target, asked)
     keep_warmup = not settings.discard_tuned_samples

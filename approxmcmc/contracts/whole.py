@@ -14,8 +14,9 @@ from approxmcmc.contracts.variables import Variables
 class WholeRun(NamedTuple):
     """The input of a `WholeSampler`; each setting is that of `sample`.
 
-    `seeds` holds one integer for each chain. `goals` says how many draws are kept, see `sampling.goals`; `time_limit`
-    is in seconds from the first step. `initvals` is None, or what `sample` accepts.
+    `seeds` holds one integer for each chain; `restarted` names the chains that have new seeds because they were lost,
+    and `first_seeds` holds the seeds before, which are those of all others. `goals` says how many draws are kept, see
+    `sampling.goals`; `time_limit` is in seconds from the first step. `initvals` is None, or what `sample` accepts.
     """
 
     goals: Any
@@ -26,6 +27,8 @@ class WholeRun(NamedTuple):
     initvals: Any = None
     time_limit: float | None = None
     progressbar: bool = False
+    first_seeds: Sequence[int] = ()
+    restarted: Sequence[int] = ()
 
 
 class SamplingResult(NamedTuple):

@@ -343,7 +343,9 @@ def _joined(trees: Sequence[xr.DataTree], group: str, draws: int) -> xr.Dataset:
 def _starts(job: NUTSJob) -> list[np.ndarray]:
     """Return the unconstrained start of each chain: the given one, or one of a mirrored pair."""
     if job.starts is None:
-        return [flat(job.model, start) for start in mirrored_starts(job.model, job.seeds)]
+        return [
+            flat(job.model, start) for start in mirrored_starts(job.model, job.seeds, job.first_seeds, job.restarted)
+        ]
     return [flat_start(job.model, start, seed) for start, seed in zip(job.starts, job.seeds, strict=True)]
 
 

@@ -73,7 +73,7 @@ def draw(job: NUTSJob) -> RawDraws:
 
 def _sample_from_pairs(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
     """Return PyMC's draws from mirrored starts or, if PyMC rejects one of these, from starts of its own."""
-    starts = constrained(job.model, mirrored_starts(job.model, job.seeds))
+    starts = constrained(job.model, mirrored_starts(job.model, job.seeds, job.first_seeds, job.restarted))
     try:
         return _sample(job, clock, draws, starts)
     except start_error():

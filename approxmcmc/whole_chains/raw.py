@@ -33,6 +33,8 @@ class NUTSJob(NamedTuple):
         Variables to return; None: all that `pm.sample` returns.
     seeds
         One for each chain.
+    first_seeds, restarted
+        As in `WholeRun`.
     starts
         Values of free variables for each chain; None: mirrored pairs, see `mirrored_starts`.
     draws
@@ -63,6 +65,8 @@ class NUTSJob(NamedTuple):
     cores: int
     seconds: float | None
     tick: Callable[[int], None]
+    first_seeds: Sequence[int] = ()
+    restarted: Sequence[int] = ()
 
 
 class RawDraws(NamedTuple):

@@ -96,6 +96,8 @@ def draw_chains(
             cores=asked.cores,
             seconds=asked.time_limit,
             tick=bar.update,
+            first_seeds=asked.first_seeds,
+            restarted=asked.restarted,
         )
         raw = _draw(job, compiled, adaptation)
     flat_draws = flat(raw.posterior, goal._replace(draws=raw.posterior.sizes["draw"] // asked.thin))

@@ -15,13 +15,20 @@ import numpy as np
 JITTER = 1.0  # largest distance from the initial point in each coordinate, as in PyMC
 
 
-def mirrored_starts(model: Any, seeds: Sequence[int]) -> list[dict[str, np.ndarray]]:
+def mirrored_starts(
+    model: Any, seeds: Sequence[int], first_seeds: Sequence[int] = (), restarted: Sequence[int] = ()
+) -> list[dict[str, np.ndarray]]:
     """Return a start for each chain: unconstrained values, by the names of the model's value variables.
 
     Chains 2 m and 2 m + 1 start at c + j and at c - j, with j ~ U(-1, 1)^d; c and j depend on the seed of chain 2 m.
-    Discrete variables start at the initial point.
+    Discrete variables start at the initial point. A chain among `restarted` starts at c + j of its own seed; the others
+    start where they started with `first_seeds`.
     """
-    return [_start(model, seeds[k - k % 2], -1.0 if k % 2 else 1.0) for k in range(len(seeds))]
+    of_pairs = first_seeds or seeds
+    return [
+        _start(model, seeds[k], 1.0) if k in restarted else _start(model, of_pairs[k - k % 2], -1.0 if k % 2 else 1.0)
+        for k in range(len(seeds))
+    ]
 
 
 def _start(model: Any, seed: int, side: float) -> dict[str, np.ndarray]:

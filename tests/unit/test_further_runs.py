@@ -17,6 +17,7 @@ from approxmcmc.interop.whole_model import WholeModel
 from approxmcmc.output.datatree import named_trace
 from approxmcmc.runs import RunPlan, judge
 from approxmcmc.sampling.assembly import Settings
+from approxmcmc.whole_chains.starts import mirrored_starts
 
 CHAINS = 4
 DRAWS = 500
@@ -98,10 +99,10 @@ def test_a_run_that_passes_is_the_only_one():
     assert trace["posterior"].attrs == before and "further_runs" not in before
 
 
-def test_lost_chains_start_at_new_points_with_the_chain_that_they_mirror():
+def test_lost_chains_start_at_new_points_and_the_others_stay():
     lost = trace_of(shift=SEPARATE, lp=-np.array([0.0, 0.0, 0.0, 400.0]))
     trace, block, plans = runs_of(plan(), lost, lost, trace_of())
-    assert block == "" and [one.restarts for one in plans] == [(), (0, 0, 1, 1), (0, 0, 2, 2)]
+    assert block == "" and [one.restarts for one in plans] == [(), (0, 0, 0, 1), (0, 0, 0, 2)]
     assert plans[1].sampler == dataclasses.replace(plans[0].sampler, adaptation="diag")
     first, second, third = record_of(trace)
     assert third["kept"] and not first["kept"] and "chain 3 stayed in a place with about e^-4" in second["change"]
@@ -204,6 +205,15 @@ def test_seeds_of_other_chains_stay_the_same():
     for seed in (5, [9, 8, 7, 6]):
         before, after = chain_seeds(seed, 4), chain_seeds(seed, 4, [0, 0, 1, 2])
         assert before[:2] == after[:2] and not set(before[2:]) & set(after) and len(set(after)) == 4
+
+
+def test_a_chain_that_starts_anew_leaves_the_starts_of_the_others():
+    model = independent()
+    before, after = chain_seeds(5, 4), chain_seeds(5, 4, [0, 0, 1, 0])
+    first = mirrored_starts(model, before)
+    second = mirrored_starts(model, after, before, [2])
+    same = [np.array_equal(one["x"], other["x"]) for one, other in zip(first, second, strict=True)]
+    assert same == [True, True, False, True]
 
 
 # --- the non-centred form ---

@@ -24,6 +24,7 @@ from approxmcmc.whole_chains.starts import constrained, flat, mirrored_starts
 from tests import pymc_zoo as zoo
 
 QUIET = {"progressbar": False, "random_seed": 1}
+CAREFUL = amc.NUTS(target_accept=0.9)  # named, so that failed checks of a short run lead to no further run
 TREATMENT = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
 ERROR = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
 LEAPFROGS = 3.0  # of each draw of the fake library
@@ -470,7 +471,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def trace(model):
-    return amc.sample(model, draws=300, **QUIET)
+    return amc.sample(model, CAREFUL, draws=300, **QUIET)
 
 
 @pytest.mark.needs_jit
@@ -489,25 +490,25 @@ class TestByNutpie:
         assert (trace["sample_stats"]["perf_counter_diff"] > 0.0).all()
 
     def test_a_chain_depends_on_its_seed_alone(self, model, trace):
-        fewer = amc.sample(model, draws=40, chains=2, cores=1, discard_tuned_samples=False, **QUIET)
+        fewer = amc.sample(model, CAREFUL, draws=40, chains=2, cores=1, discard_tuned_samples=False, **QUIET)
         for name in trace["posterior"].data_vars:
             np.testing.assert_array_equal(fewer["posterior"][name], trace["posterior"][name][:2, :40])
         assert fewer["warmup_posterior"].sizes["draw"] == 400
 
     def test_a_target_ess_is_the_beginning_of_a_longer_run(self, model, trace, monkeypatch):
         monkeypatch.setattr(by_nutpie, "RESERVED", 1)  # so that the chains start again
-        found = amc.sample(model, target_ess=450, **QUIET)
+        found = amc.sample(model, CAREFUL, target_ess=450, **QUIET)
         draws = min(found.posterior.sizes["draw"], 300)
         np.testing.assert_array_equal(found.posterior["mu"][:, :draws], trace.posterior["mu"][:, :draws])
         assert found.posterior.attrs["smallest_ess"] >= 450
 
     def test_chains_take_turns_under_a_time_limit(self, model):
-        found = amc.sample(model, draws=10**7, time_limit=1.0, cores=1, **QUIET)
+        found = amc.sample(model, CAREFUL, draws=10**7, time_limit=1.0, cores=1, **QUIET)
         assert found.posterior.attrs["stopped"] == "time_limit" and found.posterior.sizes["draw"] > 0
 
     def test_starting_values_are_taken(self, model):
         starts = [{"mu": float(k), "z": np.zeros(8)} for k in range(4)]  # chain 1: a gradient of exactly 0
-        found = amc.sample(model, draws=10, tune=1, initvals=starts, discard_tuned_samples=False, **QUIET)
+        found = amc.sample(model, CAREFUL, draws=10, tune=1, initvals=starts, discard_tuned_samples=False, **QUIET)
         assert found.posterior.sizes == {"chain": 4, "draw": 10, "school": 8}
 
     def test_each_of_two_mirrored_modes_has_a_chain(self):
@@ -517,7 +518,9 @@ class TestByNutpie:
             pm.Potential("two", pm.logp(pm.Normal.dist(0.0, 0.05), x[0] * x[1] - 9.0))
             pm.Potential("near", pm.logp(pm.Normal.dist(0.0, 0.05), x[0] - x[1]))
         for seed in range(6):
-            found = amc.sample(model, draws=20, tune=100, chains=2, cores=1, random_seed=seed, progressbar=False)
+            found = amc.sample(
+                model, CAREFUL, draws=20, tune=100, chains=2, cores=1, random_seed=seed, progressbar=False
+            )
             signs = np.sign(found.posterior["x"].isel(draw=-1, x_dim_0=0).to_numpy())
             assert sorted(signs) == [-1.0, 1.0]
 
