@@ -121,7 +121,7 @@ def make_read_enough(read: Callable[..., int]) -> Callable[..., tuple[int, int]]
     not depend on u.
     """
 
-    def read_enough(rng: np.random.Generator, evidence: Evidence, test: BarkerState, source: Any) -> tuple[int, int]:
+    def read_enough(rng: np.random.Generator, evidence: Evidence, test: BarkerState, source: Any) -> tuple[int, Any]:
         moments = evidence.moments
         n_obs = np.int64(evidence.n_obs)
         reset(moments)
