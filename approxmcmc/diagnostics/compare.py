@@ -17,7 +17,8 @@ from approxmcmc.diagnostics.rank_statistics import bulk_ess
 from approxmcmc.diagnostics.records import check_confidence, group, sums, tuning_totals
 from approxmcmc.diagnostics.risk import errors_of, summarise, unknown_means
 from approxmcmc.diagnostics.running import NEVER, Completions, completion_clocks, is_approximation, knows
-from approxmcmc.diagnostics.traces import Traces, as_list, replicates, weights_of
+from approxmcmc.diagnostics.standard import Departures, departures
+from approxmcmc.diagnostics.traces import Traces, aligned, as_list, replicates, weights_of
 from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError, warn
 
 if TYPE_CHECKING:
@@ -67,8 +68,11 @@ def compare_samplers(
     -------
     pandas.DataFrame
         Indexed by name, best first. ``rank``; ``risk`` with ``risk_lower``, ``risk_upper``; ``risk_ratio``;
-        ``bias_sq``; ``variance``; ``ess_per_second`` (smallest bulk ESS of any coordinate, over all seconds of all
-        chains); ``data_fraction`` and ``wrong_decision_rate`` as in :func:`approxmcmc.cost_summary`; ``seconds`` of
+        ``bias_sq``; ``variance``; with the default estimands ``mean_error``, the largest error of a mean in posterior
+        standard deviations, ``sd_ratio``, the standard deviation over the reference's where it is farthest from 1, and
+        ``to_tenth_sd``, the budget at which the typical error of a mean is a tenth of a posterior standard deviation
+        (infinite if the bias is larger); ``ess_per_second`` (smallest bulk ESS of any coordinate, over all seconds of
+        all chains); ``data_fraction`` and ``wrong_decision_rate`` as in :func:`approxmcmc.cost_summary`; ``seconds`` of
         all replicates; ``warning``, an empty text if all is well. The budget is in the table's ``attrs``. Where the
         cost of a run is unknown, or a draw is not finite, its risk is NaN, it has no rank, and the warning says why.
 
@@ -80,8 +84,10 @@ def compare_samplers(
     Notes
     -----
     R-hat and ESS describe how a chain moves in its own stationary distribution; they cannot see that this distribution
-    is biased. A high ``ess_per_second`` with a high ``bias_sq`` is a fast way to a wrong answer. Intervals are those of
-    single runs, so whether they overlap says little about the order of two runs.
+    is biased. With the default estimands, ``warning`` names means, standard deviations and tails (the share beyond two
+    standard deviations) that differ from the reference by more than chance explains; all coordinates and runs of a
+    table share one error rate, ``1 - confidence``. A high ``ess_per_second`` with a high ``bias_sq`` is a fast way to a
+    wrong answer. Intervals are those of single runs, so whether they overlap says little about the order of two runs.
 
     Examples
     --------
@@ -119,14 +125,22 @@ def compare_samplers(
         at_budget = {key: float(value[0]) for key, value in summarise(errors, gold, resampling, confidence).items()}
         spent = _seconds(traces, include_tuning)
         smallest_ess = _effective_draws(as_given[name], functions)
+        how_wrong = None
+        if known and estimands is None and not np.isnan(at_budget["risk"]):
+            alike = aligned(traces, reference, functions)
+            share = (1.0 - confidence) / len(listed)
+            how_wrong = departures(*alike, clocks=own, budget=budget, rate=share)
+            if any(map(is_approximation, traces)):  # more time does not make a fit better
+                how_wrong = how_wrong._replace(to_tenth_sd=np.nan)
         rows[name] = {
             **{key: at_budget[key] for key in ("risk", "risk_lower", "risk_upper", "bias_sq", "variance")},
+            **{key: getattr(how_wrong, key, np.nan) for key in ("mean_error", "sd_ratio", "to_tenth_sd")},
             "ess_per_second": smallest_ess / spent if spent > 0 and not any(map(is_approximation, traces)) else np.nan,
             **_data_and_decisions(traces),
             "seconds": spent,
             "warning": f"its {over} is unknown" + "; pass clock=" * (over == "time")
             if not known
-            else _warnings(at_budget["risk"], float(np.mean(gold.mcse**2)), len(errors), traces),
+            else _warnings(at_budget["risk"], float(np.mean(gold.mcse**2)), len(errors), traces, how_wrong),
         }
     table = pd.DataFrame.from_dict(rows, orient="index").sort_values("risk", kind="stable", na_position="last")
     ranks = pd.array(np.arange(1, len(table) + 1), dtype="Int64")
@@ -240,8 +254,10 @@ def _data_and_decisions(traces: Sequence[xr.DataTree]) -> dict[str, float]:
     }
 
 
-def _warnings(risk: float, mcse_sq: float, n_replicates: int, traces: Sequence[xr.DataTree]) -> str:
-    found: list[Any] = []
+def _warnings(
+    risk: float, mcse_sq: float, n_replicates: int, traces: Sequence[xr.DataTree], how_wrong: Departures | None
+) -> str:
+    found: list[Any] = [] if how_wrong is None else [*how_wrong.sentences]
     stuck = sum(_n_stuck(group(trace, "posterior")) for trace in traces)
     unknown = unknown_means(traces)
     if n_replicates == 1:

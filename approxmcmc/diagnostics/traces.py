@@ -137,6 +137,17 @@ def as_list(traces: Traces, *, what: str = "traces", like: xr.DataTree | None = 
     return trees if template is None else [_named_as(tree, template, strict=False, in_order=False) for tree in trees]
 
 
+def aligned(
+    traces: Sequence[xr.DataTree], reference: xr.DataTree, names: Iterable[str]
+) -> tuple[list[xr.DataTree], xr.DataTree]:
+    """Return traces and reference with the variables `names` alone, and the reference's order of coordinates."""
+    chosen = list(names)
+    of_reference = _replaced(reference, posterior=group(reference, "posterior")[chosen])
+    template = _template(of_reference)
+    assert template is not None
+    return [_named_as(tree, template, strict=False, in_order=True) for tree in traces], of_reference
+
+
 def trace_of(draws: Any, target: Target) -> xr.DataTree:
     """Return draws of a target in any form of `as_trace` as a trace with the target's order of coordinates.
 

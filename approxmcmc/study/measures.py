@@ -10,9 +10,8 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from approxmcmc.contracts.arguments import check_settings
+from approxmcmc.diagnostics.standard import MEANS, TAILS, VARIANCES
 from approxmcmc.errors import StudyError
 
 if TYPE_CHECKING:
@@ -80,66 +79,6 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "data per decision": data_per_decision,
     "wrong decisions": wrong_decisions,
 }
-
-
-MEANS = "posterior means"
-VARIANCES = "posterior variances"
-TAILS = "tail probabilities"
-FAR = 2.0  # posterior standard deviations
-
-
-def standard_estimands(reference: "xr.Dataset") -> "Mapping[str, Callable[[xr.Dataset], xr.DataArray]]":
-    r"""Return estimands: means, variances and tail probabilities of all coordinates, scaled by the gold standard.
-
-    With mean :math:`m_j` and standard deviation :math:`s_j` of coordinate j in the gold standard, the posterior
-    averages of
-
-    .. math:: z_j = (\theta_j - m_j) / s_j, \qquad z_j^2, \qquad 1\{|z_j| > 2\}.
-
-    A risk of 0.01 in the first is a typical error of a tenth of a posterior standard deviation, in the second of 10 %
-    of a variance.
-
-    Parameters
-    ----------
-    reference
-        Posterior of the gold standard, dims (chain, draw, ...).
-
-    Returns
-    -------
-    dict
-        Functions of a posterior Dataset with the same variables; each returns an array of dims (chain, draw,
-        parameter). Name them in `Study(average_over=...)` to get one risk for all coordinates.
-
-    Examples
-    --------
-    >>> draws = xr.Dataset({"beta": (("chain", "draw", "coef"), np.arange(12.0).reshape(2, 3, 2))})
-    >>> estimands = standard_estimands(draws)
-    >>> list(estimands)
-    ['posterior means', 'posterior variances', 'tail probabilities']
-    >>> round(float(estimands["posterior variances"](draws).mean()), 12)
-    1.0
-    """
-    import xarray as xr
-
-    names = [str(name) for name in reference.data_vars]
-
-    def flat(posterior: "xr.Dataset") -> "xr.DataArray":
-        arrays = [posterior[name].transpose("chain", "draw", ...).to_numpy() for name in names]
-        values = np.concatenate([array.reshape(*array.shape[:2], -1) for array in arrays], axis=2)
-        return xr.DataArray(values, dims=("chain", "draw", "parameter"))
-
-    truth = flat(reference)
-    mean = truth.mean(("chain", "draw"))
-    sd = truth.std(("chain", "draw"))
-
-    def z(posterior: "xr.Dataset") -> "xr.DataArray":
-        return (flat(posterior) - mean) / sd
-
-    return {
-        MEANS: z,
-        VARIANCES: lambda posterior: z(posterior) ** 2,
-        TAILS: lambda posterior: (abs(z(posterior)) > FAR).astype(np.float64),
-    }
 
 
 ALL_STANDARD = (MEANS, VARIANCES, TAILS)

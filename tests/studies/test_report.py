@@ -347,16 +347,30 @@ def test_many_verdicts_share_their_rate():
 
 
 def test_a_coarse_gold_standard_ranks_nothing_and_few_chains_decide_nothing():
-    for floor, told in ((0.02, "20% of the least risk"), (0.2, "above the least risk")):
-        coarse = scores_of(row_of("exact", 1.0, floor=floor), row_of("fast", 0.1, floor=floor))
+    for floor, told, times in ((0.02, "20% of the least risk", "2 times"), (0.2, "above the least risk", "20 times")):
+        coarse = scores_of(row_of("exact", 0.15, floor=floor), row_of("fast", 0.1, floor=floor))
         [answer] = answers([coarse])
         assert answer.startswith("The settings are not ranked on toy") and told in answer
+        assert f"needs {times} as many draws" in answer
         [limit] = limits([coarse])
-        assert f"{told} in mean: nothing is ranked there" in limit
+        assert f"{told} in mean: settings are not ranked there" in limit
     few = scores_of(row_of("exact", 1.0, replicates=3), row_of("fast", 0.1, replicates=2))
     assert answers([few])[0].endswith("2 chains per setting are too few for a verdict.")
     assert "With 3 chains or fewer there are no intervals and no verdicts: 5 are needed." in limits([few])
     assert limits([scores_of(row_of("exact", 1.0))]) == []
+
+
+def test_a_setting_far_above_the_error_of_a_coarse_gold_standard_is_named():
+    rows = {"good": 1.5e-4, "exact": 1e-3, "awful": 2.0}
+    floor = 6.9e-5
+    told = answers([scores_of(*(row_of(name, risk, floor=floor) for name, risk in rows.items()))])
+    assert "needs 4.6 times as many draws" in told[0]
+    [far] = told[1:]
+    assert (
+        far.startswith("Even so, good has less risk than settings far above this error: awful") and "exact" not in far
+    )
+    few = scores_of(*(row_of(name, risk, floor=floor, replicates=3) for name, risk in rows.items()))
+    assert len(answers([few])) == 1
 
 
 @pytest.mark.parametrize(

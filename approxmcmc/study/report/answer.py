@@ -1,6 +1,7 @@
 """Write the answer in three sentences from the table: the setting with least risk, which others are worse, and why.
 
-Settings are not ranked if the gold standard is too coarse, and there are no verdicts below five replicates. All
+Settings are not ranked if the gold standard is too coarse, except that those far above its error are named; there are
+no verdicts below five replicates. All
 verdicts of a page together err with probability at most 5 %, see :mod:`approxmcmc.study.report.scores`.
 """
 
@@ -10,7 +11,14 @@ from typing import Any
 
 from approxmcmc.study.report.families import in_words
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
-from approxmcmc.study.report.scores import LARGEST_FLOOR, Scores, beside_least_risk, can_rank, widened
+from approxmcmc.study.report.scores import (
+    LARGEST_FLOOR,
+    Scores,
+    beside_least_risk,
+    can_rank,
+    floor_share,
+    widened,
+)
 from approxmcmc.study.report.wording import counted, estimate_text, number
 
 
@@ -76,7 +84,7 @@ def sentences(scores: Scores, verdicts: int) -> list[str]:
     if not known:
         return [f"No setting has a draw by {seconds} s, so no risk can be stated."]
     if not can_rank(table):
-        return [_not_ranked(scores, estimand, table)]
+        return [_not_ranked(scores, estimand, table), *_far_above(scores, table, known, verdicts)]
     best = min(known, key=lambda label: known[label].risk)
     who = f"After {seconds} s of sampling per chain on {scores.target}, the least risk in {estimand} was measured for "
     if scores.replicates[best] < LEAST_REPLICATES:
@@ -93,8 +101,35 @@ def _not_ranked(scores: Scores, estimand: str, table: Any) -> str:
     floor = number(float(table.floor.max()))
     return (
         f"The settings are not ranked on {scores.target}: the squared error of the gold standard in {estimand}, "
-        f"{floor}, is {beside_least_risk(table)}; a ranking needs at most {LARGEST_FLOOR:.0%}."
+        f"{floor}, is {beside_least_risk(table)}; a ranking needs at most {LARGEST_FLOOR:.0%}{_enough_draws(table)}."
     )
+
+
+def _enough_draws(table: Any) -> str:
+    """Return how long a gold standard would do: its squared error falls as one over the number of its draws."""
+    times = floor_share(table) / LARGEST_FLOOR
+    if not math.isfinite(times):
+        return ""
+    return f", for which the gold standard needs {float(f'{math.ceil(10.0 * times) / 10.0:.2g}'):g} times as many draws"
+
+
+def _far_above(scores: Scores, table: Any, known: dict[str, Any], verdicts: int) -> list[str]:
+    """Return a sentence on the settings that are worse than the best one whatever the gold standard's error is.
+
+    The lower limit of their risk is above the upper limit of the least risk, and is so large that the error of the gold
+    standard is at most a tenth of it.
+    """
+    best = min(known, key=lambda label: known[label].risk)
+    if min(scores.replicates[label] for label in known) < LEAST_REPLICATES:
+        return []
+    reach = max(widened(known[best], "risk", verdicts)[1], float(table.floor.max()) / LARGEST_FLOOR)
+    far = [label for label in known if label != best and widened(known[label], "risk", verdicts)[0] > reach]
+    if not far:
+        return []
+    risks = "; ".join(
+        f"{label} {estimate_text(known[label].risk, known[label].risk_lower, known[label].risk_upper)}" for label in far
+    )
+    return [f"Even so, {best} has less risk than settings far above this error: {risks}."]
 
 
 def _who(scores: Scores, best: str, row: Any, verdicts: int) -> str:

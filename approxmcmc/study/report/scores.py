@@ -1,7 +1,8 @@
 """Risks of the settings of one target at each budget, from which verdicts follow.
 
 A verdict needs five replicates, because fewer give no useful interval. Settings are ranked only if the squared error of
-the gold standard is at most a tenth of the least risk. A page makes many verdicts, so their intervals hold jointly:
+the gold standard is at most a tenth of the least risk; otherwise only those are called worse whose own risk is ten
+times this error. A page makes many verdicts, so their intervals hold jointly:
 each of m verdicts has level 5 % / m (Bonferroni), and its 95 % interval is widened on the log scale by the ratio of the
 normal quantiles.
 """

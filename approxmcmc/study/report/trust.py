@@ -134,5 +134,5 @@ def _coarse_gold(scores: Sequence[Scores]) -> list[str]:
         told = [f"{beside_least_risk(table)} in {name}" for name, table in tables.items() if not can_rank(table)]
         if told:
             error = f"The squared error of the gold standard of {one.target} is {enumeration(told)}"
-            sentences.append(f"{error}: nothing is ranked there.")
+            sentences.append(f"{error}: settings are not ranked there, unless one is far above this error.")
     return sentences

@@ -1,0 +1,190 @@
+"""Errors in posterior standard deviations: of means, spreads and tails, of all coordinates together.
+
+A difference of a sampler from the gold standard is reported if chance explains it in fewer than one table of twenty:
+all coordinates, the three quantities and all samplers of a table share this rate (Bonferroni). The mean over replicates
+has the standard error of their scatter and of the gold standard together, and quantiles of Student's t.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from scipy import special
+
+from approxmcmc.diagnostics.bootstrap import estimate
+from approxmcmc.diagnostics.estimands import Reference
+from approxmcmc.diagnostics.risk import errors_of
+from approxmcmc.diagnostics.running import Completions
+
+MEANS = "posterior means"
+VARIANCES = "posterior variances"
+TAILS = "tail probabilities"
+FAR = 2.0  # posterior standard deviations
+
+
+def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Dataset], xr.DataArray]]:
+    r"""Return estimands: means, variances and tail probabilities of all coordinates, scaled by the gold standard.
+
+    With mean :math:`m_j` and standard deviation :math:`s_j` of coordinate j in the gold standard, the posterior
+    averages of
+
+    .. math:: z_j = (\theta_j - m_j) / s_j, \qquad z_j^2, \qquad 1\{|z_j| > 2\}.
+
+    A risk of 0.01 in the first is a typical error of a tenth of a posterior standard deviation, in the second of 10 %
+    of a variance.
+
+    Parameters
+    ----------
+    reference
+        Posterior of the gold standard, dims (chain, draw, ...).
+
+    Returns
+    -------
+    dict
+        Functions of a posterior Dataset with the same variables; each returns an array of dims (chain, draw,
+        parameter). Name them in `Study(average_over=...)` to get one risk for all coordinates.
+
+    Examples
+    --------
+    >>> draws = xr.Dataset({"beta": (("chain", "draw", "coef"), np.arange(12.0).reshape(2, 3, 2))})
+    >>> estimands = standard_estimands(draws)
+    >>> list(estimands)
+    ['posterior means', 'posterior variances', 'tail probabilities']
+    >>> round(float(estimands["posterior variances"](draws).mean()), 12)
+    1.0
+    """
+    names = [str(name) for name in reference.data_vars]
+
+    def flat(posterior: xr.Dataset) -> xr.DataArray:
+        arrays = [posterior[name].transpose("chain", "draw", ...).to_numpy() for name in names]
+        values = np.concatenate([array.reshape(*array.shape[:2], -1) for array in arrays], axis=2)
+        return xr.DataArray(values, dims=("chain", "draw", "parameter"))
+
+    truth = flat(reference)
+    mean = truth.mean(("chain", "draw"))
+    sd = truth.std(("chain", "draw"))
+    sd = sd.where(sd > 0.0, 1.0)
+
+    def z(posterior: xr.Dataset) -> xr.DataArray:
+        return (flat(posterior) - mean) / sd
+
+    return {
+        MEANS: z,
+        VARIANCES: lambda posterior: z(posterior) ** 2,
+        TAILS: lambda posterior: (abs(z(posterior)) > FAR).astype(np.float64),
+    }
+
+
+TENTH = 0.1  # posterior standard deviations
+
+
+class Departures(NamedTuple):
+    """How far the averages of a sampler are from the gold standard at a budget.
+
+    Parameters
+    ----------
+    mean_error
+        Largest error of a mean, in posterior standard deviations, with its sign.
+    sd_ratio
+        Standard deviation over that of the gold standard, of the coordinate where it is farthest from 1.
+    to_tenth_sd
+        Budget at which the typical error of a mean is a tenth of a posterior standard deviation: the square root of
+        its risk, averaged over coordinates. Infinite if the bias alone is larger. The variance of a mean is taken to
+        fall as one over the budget.
+    sentences
+        The differences that chance does not explain, the largest of each quantity.
+    """
+
+    mean_error: float
+    sd_ratio: float
+    to_tenth_sd: float
+    sentences: list[str]
+
+
+def departures(
+    traces: Sequence[xr.DataTree],
+    reference: xr.DataTree,
+    *,
+    clocks: Sequence[Completions],
+    budget: float,
+    rate: float,
+) -> Departures:
+    """Compare means, spreads and tails of all coordinates with the gold standard, from the draws within a budget.
+
+    Parameters
+    ----------
+    traces, clocks
+        Traces of one sampler, whose coordinates are in the order of the reference, and the clock of each chain.
+    reference
+        The gold standard.
+    budget
+        Point of the axis of the clocks.
+    rate
+        Probability that one of the sentences is due to chance.
+    """
+    posterior = reference["posterior"].to_dataset()
+    labels = _labels(posterior)
+    rate = rate / (3 * len(labels))
+    where = {"reference": reference, "clocks": clocks, "points": np.array([budget])}
+    means, variances, tails = (
+        _differences(*errors_of(traces, name, function, **where)[:2], rate)
+        for name, function in standard_estimands(posterior).items()
+    )
+    if not np.isfinite(means.center).all():
+        return Departures(np.nan, np.nan, np.nan, [])
+    # The second moment is taken about the gold standard's mean; a shift of the mean is no spread.
+    excess = variances._replace(center=variances.center - means.center**2)
+    ratios = np.sqrt(np.maximum(1.0 + excess.center, 0.0))
+    farthest = int(np.argmax(np.abs(excess.center)))
+    found = [
+        *_sentence(means, lambda k: f"the mean of {labels[k]} is off by {means.center[k]:+.2g} posterior sd"),
+        *_sentence(excess, lambda k: f"the sd of {labels[k]} is {ratios[k]:.2g} times that of the reference"),
+        *_sentence(tails, lambda k: f"the share of {labels[k]} beyond 2 sd is off by {tails.center[k]:+.2g}"),
+    ]
+    largest = int(np.argmax(np.abs(means.center)))
+    return Departures(float(means.center[largest]), float(ratios[farthest]), means.to_tenth_sd(budget), found)
+
+
+class _Differences(NamedTuple):
+    """Mean difference of each coordinate over replicates, its limit by chance, and the averages of its risk."""
+
+    center: np.ndarray
+    limit: np.ndarray
+    bias_sq: float
+    variance: float
+
+    def to_tenth_sd(self, budget: float) -> float:
+        left = TENTH**2 - max(self.bias_sq, 0.0)
+        return budget * self.variance / left if left > 0.0 else float(np.inf)
+
+
+def _differences(errors: np.ndarray, gold: Reference, rate: float) -> _Differences:
+    replicates = len(errors)
+    center = errors.mean(axis=0)[0]
+    average = estimate(errors, gold.mcse)
+    if replicates == 1:
+        return _Differences(center, np.full(len(center), np.inf), np.nan, np.nan)
+    error = np.sqrt(errors.var(axis=0, ddof=1)[0] / replicates + gold.mcse**2)
+    limit = special.stdtrit(replicates - 1, 1.0 - rate / 2.0) * error
+    return _Differences(center, limit, float(average["bias_sq"][0]), float(average["variance"][0]))
+
+
+def _sentence(differences: _Differences, words: Callable[[int], str]) -> list[str]:
+    beyond = np.abs(differences.center) > differences.limit
+    if not beyond.any():
+        return []
+    worst = int(np.argmax(np.where(beyond, np.abs(differences.center), -np.inf)))
+    more = f", and {beyond.sum() - 1} more" if beyond.sum() > 1 else ""
+    return [words(worst) + more]
+
+
+def _labels(posterior: xr.Dataset) -> list[str]:
+    """Return the labels of all coordinates, in the order of `standard_estimands`."""
+    labels = []
+    for name, variable in posterior.data_vars.items():
+        extra = [dim for dim in variable.dims if dim not in ("chain", "draw")]
+        ticks = itertools.product(*(np.asarray(variable[dim]).tolist() for dim in extra))
+        labels += [f"{name}[{', '.join(map(str, tick))}]" if tick else str(name) for tick in ticks]
+    return labels

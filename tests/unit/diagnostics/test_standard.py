@@ -1,0 +1,76 @@
+"""Errors in posterior standard deviations: what is planted is named, in its own units, and nothing else."""
+
+import re
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from approxmcmc.diagnostics import compare_samplers
+from tests.fakes import fake_trace
+
+LABELS = ["a", "b", "c"]
+SCALE = np.array([1.0, 100.0, 0.01])  # each in its own unit
+
+
+def runs(seed, chains=8, draws=400, change=lambda z: z):
+    z = np.random.default_rng(seed).normal(size=(chains, draws, 3))
+    z[..., 1] = change(z[..., 1])
+    return fake_trace(5.0 + SCALE * z, labels=LABELS, seconds_per_draw=0.01)
+
+
+@pytest.fixture(scope="module")
+def gold():
+    return runs(0, chains=10, draws=4000)
+
+
+PLANTED = {
+    "mean": (lambda z: z + 0.3, r"the mean of beta\[b\] is off by \+0\.(2|3)\d* posterior sd"),
+    "spread": (lambda z: 2.0 * z, r"the sd of beta\[b\] is (1\.9|2|2\.1) times"),
+    "too narrow": (lambda z: 0.5 * z, r"the sd of beta\[b\] is 0\.5\d? times"),
+    "tails": (lambda z: np.clip(z, -1.9, 1.9), r"the share of beta\[b\] beyond 2 sd is off by -0\.04"),
+}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_error_is_named(gold, fault):
+    change, words = PLANTED[fault]
+    table = compare_samplers({"exact": runs(1), "wrong": runs(2, change=change)}, gold, n_bootstrap=10)
+    assert table["warning"]["exact"] == ""
+
+    assert re.search(words, table["warning"]["wrong"]), table["warning"]["wrong"]
+    assert "beta[a]" not in table["warning"]["wrong"] and "beta[c]" not in table["warning"]["wrong"]
+
+
+def test_columns_are_in_posterior_standard_deviations(gold):
+    table = compare_samplers({"wrong": runs(2, change=lambda z: 2.0 * z + 0.5)}, gold, n_bootstrap=10).loc["wrong"]
+    assert table["mean_error"] == pytest.approx(0.5, abs=0.1)
+    assert table["sd_ratio"] == pytest.approx(2.0, abs=0.1)
+    assert np.isinf(table["to_tenth_sd"])  # the bias of one mean is .5, of the three together .29
+
+
+def test_a_tenth_of_a_standard_deviation_needs_a_hundred_independent_draws(gold):
+    table = compare_samplers({"exact": runs(1, chains=200)}, gold, n_bootstrap=10).loc["exact"]
+    assert table["to_tenth_sd"] == pytest.approx(100 * 0.01, rel=0.2)  # seconds
+
+
+def test_coordinates_in_another_order_are_compared_by_label(gold):
+    trace = runs(1)
+    swapped = trace.isel(coef=[2, 0, 1])
+    plain, other = (compare_samplers({"it": it}, gold, n_bootstrap=10).loc["it"] for it in (trace, swapped))
+    assert other["mean_error"] == pytest.approx(plain["mean_error"])
+    assert other["warning"] == ""
+
+
+@pytest.mark.statistical
+def test_exact_runs_are_seldom_named(seed):
+    """200 tables of one exact run, each against a gold standard of its own.
+
+    false_fail: 1e-3, the number of tables with a sentence is binomial with a rate of at most .05.
+    """
+
+    named = 0
+    for k in range(200):
+        own = runs(seed + 2 * k, draws=60)
+        named += compare_samplers({"it": own}, runs(seed + 2 * k + 1, draws=400), n_bootstrap=2)["warning"]["it"] != ""
+    assert named <= stats.binom.ppf(1.0 - 1e-3, 200, 0.05)
