@@ -127,11 +127,12 @@ def departures(
     posterior = reference["posterior"].to_dataset()
     labels = _labels(posterior)
     rate = rate / (3 * len(labels))
-    where = {"reference": reference, "clocks": clocks, "points": np.array([budget])}
-    means, variances, tails = (
-        _differences(*errors_of(traces, name, function, **where)[:2], rate)
-        for name, function in standard_estimands(posterior).items()
-    )
+    points = np.array([budget])
+    differences = []
+    for name, function in standard_estimands(posterior).items():
+        errors, gold, _ = errors_of(traces, name, function, reference=reference, clocks=clocks, points=points)
+        differences.append(_differences(errors, gold, rate))
+    means, variances, tails = differences
     if not np.isfinite(means.center).all():
         return Departures(np.nan, np.nan, np.nan, [])
     # The second moment is taken about the gold standard's mean; a shift of the mean is no spread.

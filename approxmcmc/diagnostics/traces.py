@@ -394,11 +394,14 @@ def _of_equal_lengths(trace: xr.DataTree) -> list[xr.DataTree]:
         return [trace]
     cut = []
     for length in sorted(set(real.tolist())):
-        chosen: dict[str, Any] = {"chain": np.flatnonzero(real == length), "draw": slice(None, length)}
-        pieces = {name: group(trace, name).isel(chosen) for name in ("posterior", "sample_stats")}
+        chains = np.flatnonzero(real == length)
+        pieces = {
+            name: group(trace, name).isel(chain=chains, draw=slice(None, length))
+            for name in ("posterior", "sample_stats")
+        }
         totals = tuning_totals(trace, RECORD)
         if totals is not None:
-            pieces["sample_stats"].attrs[f"tuning_{RECORD}"] = np.asarray(totals)[chosen["chain"]].tolist()
+            pieces["sample_stats"].attrs[f"tuning_{RECORD}"] = np.asarray(totals)[chains].tolist()
         pieces["posterior"].attrs.pop(LENGTHS, None)
         cut.append(xr.DataTree.from_dict(pieces))
     return cut

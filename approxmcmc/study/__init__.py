@@ -6,11 +6,12 @@ the missing ones through one of them; ``report`` writes the page. Each imports o
 the ``Study`` of authors and notebooks, with the methods `plan`, `run` and `results`.
 """
 
+from approxmcmc.diagnostics.standard import standard_estimands
 from approxmcmc.study.budget import Budget
 from approxmcmc.study.declare import Bias, Gold
 from approxmcmc.study.front import Study
 from approxmcmc.study.knobs import Knob, Setting, Vary, knob, vary
-from approxmcmc.study.measures import PaperValue, standard_estimands
+from approxmcmc.study.measures import PaperValue
 from approxmcmc.study.published import load_results
 
 __all__ = [

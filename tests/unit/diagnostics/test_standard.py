@@ -63,14 +63,18 @@ def test_coordinates_in_another_order_are_compared_by_label(gold):
 
 
 @pytest.mark.statistical
-def test_exact_runs_are_seldom_named(seed):
-    """200 tables of one exact run, each against a gold standard of its own.
+@pytest.mark.parametrize("confidence", [0.95, 0.55])
+def test_exact_runs_are_seldom_named(seed, confidence):
+    """100 tables of one exact run, each against a gold standard of its own, at a rate of .05.
 
-    false_fail: 1e-3, the number of tables with a sentence is binomial with a rate of at most .05.
+    false_fail: 1e-5, the number of tables with a sentence is binomial with a rate of at most .05. The second case has
+    the rate of verdicts that do not share it, nine times as many; false_pass: 1e-4, with 25 % of the tables named.
     """
-
     named = 0
-    for k in range(200):
+    for k in range(100):
         own = runs(seed + 2 * k, draws=60)
-        named += compare_samplers({"it": own}, runs(seed + 2 * k + 1, draws=400), n_bootstrap=2)["warning"]["it"] != ""
-    assert named <= stats.binom.ppf(1.0 - 1e-3, 200, 0.05)
+        reference = runs(seed + 2 * k + 1, draws=400)
+        warning = compare_samplers({"it": own}, reference, n_bootstrap=2, confidence=confidence)["warning"]["it"]
+        named += "off by" in warning or "times that" in warning
+    few = stats.binom.ppf(1.0 - 1e-5, 100, 0.05)
+    assert (named <= few) == (confidence == 0.95), named
