@@ -77,6 +77,7 @@ def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Datas
     }
 
 
+ROUNDING = 1e-12
 TENTH = 0.1  # posterior standard deviations
 
 
@@ -128,16 +129,18 @@ def departures(
     labels = _labels(posterior)
     rate = rate / (3 * len(labels))
     points = np.array([budget])
+    draws = min(int(np.searchsorted(clock.ends, budget, side="right")) for clock in clocks)
     differences = []
     for name, function in standard_estimands(posterior).items():
         errors, gold, _ = errors_of(traces, name, function, reference=reference, clocks=clocks, points=points)
-        differences.append(_differences(errors, gold, rate))
+        differences.append(_differences(errors, gold, rate, draws))
     means, variances, tails = differences
     if not np.isfinite(means.center).all():
         return Departures(np.nan, np.nan, np.nan, [])
     # The second moment is taken about the gold standard's mean; a shift of the mean is no spread.
     excess = variances._replace(center=variances.center - means.center**2)
-    ratios = np.sqrt(np.maximum(1.0 + excess.center, 0.0))
+    squares = 1.0 + excess.center
+    ratios = np.sqrt(np.where(squares > ROUNDING, squares, 0.0))
     farthest = int(np.argmax(np.abs(excess.center)))
     found = [
         *_sentence(means, lambda k: f"the mean of {labels[k]} is off by {means.center[k]:+.2g} posterior sd"),
@@ -161,13 +164,15 @@ class _Differences(NamedTuple):
         return budget * self.variance / left if left > 0.0 else float(np.inf)
 
 
-def _differences(errors: np.ndarray, gold: Reference, rate: float) -> _Differences:
+def _differences(errors: np.ndarray, gold: Reference, rate: float, draws: int) -> _Differences:
     replicates = len(errors)
     center = errors.mean(axis=0)[0]
     average = estimate(errors, gold.mcse)
     if replicates == 1:
         return _Differences(center, np.full(len(center), np.inf), np.nan, np.nan)
-    error = np.sqrt(errors.var(axis=0, ddof=1)[0] / replicates + gold.mcse**2)
+    # Not below the variance of independent draws: of a few draws, none may be in a tail in every replicate.
+    variance = np.maximum(errors.var(axis=0, ddof=1)[0], gold.sd**2 / draws)
+    error = np.sqrt(variance / replicates + gold.mcse**2)
     limit = special.stdtrit(replicates - 1, 1.0 - rate / 2.0) * error
     return _Differences(center, limit, float(average["bias_sq"][0]), float(average["variance"][0]))
 
