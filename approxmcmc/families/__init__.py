@@ -8,6 +8,7 @@ from approxmcmc.families import (
     gamma,
     negative_binomial,
     normal,
+    ordered,
     poisson,
     student_t,
     weibull,
@@ -45,5 +46,5 @@ FAMILIES = {
 }
 
 # How PyMC models write all families; of several forms of one distribution the first that fits is taken.
-_FILES = bernoulli, beta, binomial, categorical, gamma, negative_binomial, normal, poisson, student_t, weibull
+_FILES = bernoulli, beta, binomial, categorical, gamma, negative_binomial, normal, ordered, poisson, student_t, weibull
 FORMS: tuple[Form, ...] = tuple(form for file in _FILES for form in file.FORMS)

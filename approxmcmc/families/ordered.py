@@ -13,12 +13,15 @@ last category have one side only. All three terms are concave, the first two in 
 Reference: McCullagh (1980), Regression models for ordinal data.
 """
 
+from typing import Any
+
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 from approxmcmc.engine.numerics import exp, log_sigmoid, sigmoid
 from approxmcmc.engine.terms.batches import datum_at
 from approxmcmc.families.bernoulli import cloglog, cloglog_derivatives
+from approxmcmc.families.family import Form
 
 FARTHEST = 1e300  # the cutpoint below the first category is minus this number, that above the last one is this number
 # Rows of a table of categories: the cutpoint below each, the width, its term, and the term's first two derivatives.
@@ -188,3 +191,10 @@ def first_cutpoints(shares: np.ndarray) -> np.ndarray:
     """Return the cutpoints at which the categories have these positive shares if eta is 0; shape (K - 1,)."""
     below = np.cumsum(shares)[:-1]
     return np.log(below / (1.0 - below))  # type: ignore[no-any-return]
+
+
+def _read(graphs: Any, p: Any) -> Any:
+    return graphs.of_ordered(p)
+
+
+FORMS = (Form("Categorical", "p of an OrderedLogistic with cutpoints under the transform ordered", _read),)

@@ -28,7 +28,7 @@ from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Qu
 from approxmcmc.interop.prior import prior_of
 from approxmcmc.interop.rows import random_groups
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.predictors.closed_form import NormalLikelihood, SoftmaxLikelihood
+from approxmcmc.targets.predictors.closed_form import NormalLikelihood, OrderedLikelihood, SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design, dense_design
 from approxmcmc.targets.predictors.family import FamilyLikelihood, ShapeLikelihood
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
@@ -187,20 +187,31 @@ def _of_family(source: ModelOfPyMC, design: Design, rows: RowsOfFamily) -> Predi
 
 
 def _of_classes(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC | None:
-    """Return the target of categorical rows with a predictor for each of K classes; None if the model has another form.
+    """Return the target of categorical rows, ordered or with a predictor for each class; None for another model.
 
-    One of the predictors may be known, as 0. If the rows depend on theta through fewer, PyTensor's terms of these cost
-    less.
+    One of the predictors of K classes may be known, as 0. If the rows depend on theta through fewer, PyTensor's terms
+    of these cost less.
     """
     law = _law(source)
-    if law is None or law.logits is None or kinds([law.logits], source.theta).get(law.logits) != AFFINE:
+    if law is None or law.family is not None:
         return None
+    likelihood: RowLikelihood
+    if law.cutpoints is not None:
+        n_classes = 1 + _columns(source, law.cutpoints)
+        likelihood = OrderedLikelihood(n_classes)
+        quantities = [Quantity(law.predictors[0], 0, 1), Quantity(law.cutpoints, None, n_classes - 1)]
+    else:
+        n_classes = _columns(source, law.logits)
+        likelihood = SoftmaxLikelihood(n_classes)
+        quantities = [Quantity(law.logits, 0, n_classes)]
+        if found.design.n_predictors < n_classes - 1:
+            return None
+    graphs = [one.variable for one in quantities]
+    kind = kinds(graphs, source.theta)
     y = np.asarray(source.rows.observed[0]).astype(np.int64)
-    n_classes = _columns(source, law.logits)
-    if found.design.n_predictors < n_classes - 1 or not np.all((y >= 0) & (y < n_classes)):
+    if any(kind.get(one) != AFFINE for one in graphs) or not np.all((y >= 0) & (y < n_classes)):
         return None
-    design = design_of(source, [Quantity(law.logits, 0, n_classes)])
-    return PredictorsOfPyMC(source, design, SoftmaxLikelihood(n_classes), (y,))
+    return PredictorsOfPyMC(source, design_of(source, quantities), likelihood, (y,))
 
 
 def _columns(source: ModelOfPyMC, graph: Any) -> int:

@@ -156,7 +156,8 @@ class LawOfRows:
     `trials` are the sizes of rows, None if they are 1; `shape_product` is the shape of the family. The log
     density of a row is multiplied by `weight`, if it is given. `is_clipped` says whether the model clips probabilities
     (see `without_clip`), which this distribution does not. `logits` is the graph of the predictors of several classes,
-    shape (n, K), of categorical rows; then `family` is None. In a stack of rows of two families `code` says which a row
+    shape (n, K), of categorical rows, and `cutpoints` that of t of ordered rows, see `families.ordered`; then `family`
+    is None. In a stack of rows of two families `code` says which a row
     follows, see `families.stack`.
     """
 
@@ -168,6 +169,7 @@ class LawOfRows:
     weight: np.ndarray | None = None
     is_clipped: bool = False
     logits: Any = None
+    cutpoints: Any = None
     second: Family | None = None
     code: np.ndarray | None = None
 
@@ -244,6 +246,26 @@ class Graphs:
         if node is None or not isinstance(node.op, Softmax) or node.op.axis not in ((graph.ndim - 1,), graph.ndim - 1):
             return None
         return LawOfRows(None, logits=node.inputs[0])
+
+    def of_ordered(self, graph: Any) -> LawOfRows | None:
+        """Return rows of ordered categories, whose probabilities are differences of sigmoid(cutpoints - eta).
+
+        The cutpoints must be t_0 and the sums of it and of exp(t_1), exp(t_2) and so on, as PyMC's transform `ordered`
+        makes them. None for another graph.
+        """
+        node = graph.owner
+        if not is_a(node, Sub):
+            return None
+        stacks = [one.owner.inputs[0] for one in node.inputs if one.owner is not None and one.owner.inputs]
+        if len(stacks) != 2 or stacks[0] is not stacks[1] or type(stacks[0].owner.op).__name__ != "Join":
+            return None
+        below_cuts = [one.owner for one in stacks[0].owner.inputs if is_a(one.owner, Sigmoid)]
+        difference = below_cuts[0].inputs[0].owner if len(below_cuts) == 1 else None
+        if not is_a(difference, Sub) or graph.ndim != 2:
+            return None
+        cuts, eta = difference.inputs
+        t = _of_sums(bare(cuts))
+        return None if t is None else LawOfRows(None, [eta[:, 0]], cutpoints=t)
 
     # --- products ---
 
@@ -431,6 +453,22 @@ class Graphs:
     def _is(self, graph: Any, number: float) -> bool:
         known = bare(graph)
         return isinstance(known, Constant) and bool(np.all(known.data == number))
+
+
+def _of_sums(graph: Any) -> Any:
+    """Return t if a graph is the cumulative sum of a vector that begins with t[0] and ends with exp(t[1:]); else None.
+
+    The beginning is not checked here: terms are compared with the model's.
+    """
+    node = graph.owner
+    if node is None or type(node.op).__name__ != "CumOp" or node.op.mode != "add":
+        return None
+    written = node.inputs[0].owner
+    if written is None or not getattr(written.op, "set_instead_of_inc", False):
+        return None
+    steps = written.inputs[1].owner
+    rest = steps.inputs[0].owner if is_a(steps, Exp) else None
+    return rest.inputs[0] if rest is not None and type(rest.op).__name__ == "Subtensor" else None
 
 
 def without_clip(graph: Any) -> Any:

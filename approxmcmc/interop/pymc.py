@@ -32,7 +32,7 @@ from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.given import with_sources
 from approxmcmc.targets.normal_prior import NormalPrior
-from approxmcmc.targets.predictors.closed_form import NormalLikelihood, SoftmaxLikelihood
+from approxmcmc.targets.predictors.closed_form import NormalLikelihood, OrderedLikelihood, SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.family import FamilyLikelihood, ShapeLikelihood
 
@@ -315,6 +315,8 @@ def _describe(target: PredictorsOfPyMC) -> str:
         return f"normal regression {parts}"
     if isinstance(target.likelihood, SoftmaxLikelihood):
         return f"softmax regression {parts}"
+    if isinstance(target.likelihood, OrderedLikelihood):
+        return f"ordered logistic regression {parts}"
     laws = " and ".join(law_name(variable) for variable in source.rows.variables)
     return f"{laws} {parts}, terms compiled by PyTensor"
 

@@ -133,7 +133,7 @@ OF_EFFECTS: list[Rule] = [
         ),
     ),
     (
-        r"[\w ]+: the rows of (\w+): Categorical rows have a linear predictor for each class, .*",
+        r"[\w ]+: the rows of (\w+): Categorical rows have several predictors, .*",
         lambda model, name: model.observed[name].law.name == "Categorical",
     ),
     (

@@ -34,8 +34,8 @@ def law_of_rows(model: Any, observed: Any) -> LawOfRows:
         raise NotGroupsError(f"the rows of {observed.name}: {modes if name in SEVERAL_MODES else error}") from error
     if law.family is None:
         raise NotGroupsError(
-            f"the rows of {observed.name}: {name} rows have a linear predictor for each class, and effects are "
-            "integrated out of rows with one"
+            f"the rows of {observed.name}: {name} rows have several predictors, and effects are integrated out "
+            "of rows with one"
         )
     if not law.family.is_concave:
         raise NotGroupsError(f"the rows of {observed.name}: {modes}")

@@ -54,8 +54,8 @@ def ordered():
 
 
 REASONS = {
-    "categorical": (categorical, "u: the rows of y: Categorical rows have a linear predictor for each class"),
-    "beside normal rows": (beside_normal_rows, "u: the rows of y: Categorical rows have a linear predictor for each"),
+    "categorical": (categorical, "u: the rows of y: Categorical rows have several predictors"),
+    "beside normal rows": (beside_normal_rows, "u: the rows of y: Categorical rows have several predictors"),
     "matrix rows": (
         lambda: pm.MvNormal("y", effects()[:, None] * np.ones(2), np.eye(2), observed=np.zeros((N, 2))),
         "u: the rows of y: the distribution MvNormal is not supported",

@@ -264,6 +264,20 @@ def test_categorical_rows_have_a_predictor_for_each_class():
     np.testing.assert_allclose(found, density({"slopes": theta}), rtol=1e-9)
 
 
+def test_ordered_rows_have_a_predictor_and_cutpoints():
+    with pm.Model() as model:
+        slope = pm.Normal("slope")
+        cuts = pm.Normal("cuts", [-1.0, 0.0, 1.0], transform=pm.distributions.transforms.ordered, shape=3)
+        pm.OrderedLogistic("y", eta=slope * X, cutpoints=cuts, observed=np.arange(N) % 4, compute_p=False)
+    target = structured_target(ModelOfPyMC(model, None))
+    assert target.design.n_predictors == 4 and type(target.likelihood).__name__ == "OrderedLikelihood"
+    density = model.compile_logp(vars=model.observed_RVs, mode=PYTHON)
+    rows = np.arange(N)
+    for theta in np.random.default_rng(1).normal(size=(3, 4)):
+        found = target.likelihood.evaluate(target.design.eta(theta, rows), target.responses, rows).sum()
+        np.testing.assert_allclose(found, density({"slope": theta[0], "cuts_ordered__": theta[1:]}), rtol=1e-9)
+
+
 def test_families_that_are_not_concave_are_refused_in_groups():
     for make in (WRITTEN["precision"][1], lambda eta, a: pm.StudentT("y", nu=4, mu=eta, sigma=a, observed=X)):
         model = model_of(make)
