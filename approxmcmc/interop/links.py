@@ -260,7 +260,7 @@ class Graphs:
         if len(stacks) != 2 or stacks[0] is not stacks[1] or type(stacks[0].owner.op).__name__ != "Join":
             return None
         below_cuts = [one.owner for one in stacks[0].owner.inputs if is_a(one.owner, Sigmoid)]
-        difference = below_cuts[0].inputs[0].owner if len(below_cuts) == 1 else None
+        difference: Any = below_cuts[0].inputs[0].owner if len(below_cuts) == 1 else None
         if not is_a(difference, Sub) or graph.ndim != 2:
             return None
         cuts, eta = difference.inputs
