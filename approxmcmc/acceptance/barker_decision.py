@@ -113,7 +113,7 @@ def read_again(rng: np.random.Generator, evidence: Evidence, start: int, stop: i
 
 
 @cached_by_content(maxsize=4)
-def make_read_enough(read: Callable[..., int]) -> Callable[..., tuple[int, int]]:
+def make_read_enough(read: Callable[..., int]) -> Callable[..., tuple[int, Any]]:
     """Return the loop that reads look by look until the estimate is precise enough.
 
     ``read_enough(rng, evidence, test, source)`` returns the outcome of the last look, see `merge_differences`, and how

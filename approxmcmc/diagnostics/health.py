@@ -106,12 +106,12 @@ def undefined(stats: xr.Dataset) -> list[Finding]:
     if "out_of_reach" not in stats:
         return []
     rejected = int(stats["out_of_reach"].sum())
-    decisions = int(stats["decisions_made"].sum())
+    proposals = int(stats["decisions_made"].sum()) or stats["out_of_reach"].size  # untested steps are no decisions
     if not rejected:
         return [Finding("out of reach", "ok", "the log density was defined at all proposals", "", 0.0, OFTEN)]
-    share = rejected / decisions
+    share = rejected / proposals
     sentence = (
-        f"the log density was NaN or +inf at {rejected} of {decisions} proposals ({share:.2g}), all out of reach of "
+        f"the log density was NaN or +inf at {rejected} of {proposals} proposals ({share:.2g}), all out of reach of "
         "the posterior: they overflow, and were rejected"
     )
     advice = "reduce the scale or step size, or tune it (target_acceptance)" if share > OFTEN else ""

@@ -232,7 +232,8 @@ class SurrogateTransition(Component, Proposal):
             return TransitionState(surrogate, look, self.steps, here, there, np.empty(2))
 
         couple = make_couple(known.move_both)
-        return CompiledProposal(make(known.move), make_state, couple=couple, records=("gradient_evaluations",))
+        records = ("gradient_evaluations", "out_of_reach")
+        return CompiledProposal(make(known.move), make_state, couple=couple, records=records)
 
 
 def _surrogate_of(target: Target, kernel: str) -> CompiledSurrogate:
