@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.contracts import WholeSampler
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning
 from approxmcmc.output.reading import without_origin
 from approxmcmc.study.bias_store import bias_report, bias_request, stored_bias, write_bias
@@ -71,10 +72,13 @@ def _estimate(study: Declaration, name: str, setting: Setting, run: "xr.DataTree
 
     asked = study.bias or Bias()
     target = study.target(name)
-    sampler = setting.sampler
+    sampler: Any = setting.sampler
     if asked.of is not None:
         target, sampler = asked.of(target, sampler)
         run = without_origin(run)  # the trace records the wrapped sampler and target of the study
+    if isinstance(sampler, WholeSampler):
+        sampler = None  # it has no steps to audit: the draws are judged as those from elsewhere
+        run = without_origin(run)
     how: dict[str, Any] = {"n_audits": asked.n_audits, "seconds": asked.seconds, "form": asked.form}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # the verdict reports the same problems

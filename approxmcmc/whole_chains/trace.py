@@ -115,6 +115,7 @@ def chain_trace(
             "clock": FITTED if approximation else clock,
             "approximation": approximation,
             "stopped": stopped,
+            "why_not_invariant": sampler.why_not_invariant(target),
         },
         settings=sampler.to_dict(),
     )

@@ -14,7 +14,8 @@ from approxmcmc.study.report.pieces import Figure
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study
 from tests.fakes import fake_trace
-from tests.studies.toys import ToySampler, quiet_probe, toy_sample, toy_study
+from tests.studies.test_foreign_cells import ForeignWalk
+from tests.studies.toys import ToySampler, ToyTarget, quiet_probe, toy_sample, toy_study
 
 LABELS = ["beta[0]", "beta[1]", "(beta[0] - mean)^2", "constant"]
 
@@ -49,6 +50,18 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(approxmcmc.couplings, "bias", bias)
     return asked
+
+
+def test_draws_of_whole_chains_are_judged_as_draws_from_elsewhere(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(
+        approxmcmc.couplings, "bias", lambda run, target, sampler, *_, **__: asked.append((run, sampler)) or fake_bias()
+    )
+    study = toy_study(samplers={"theirs": ForeignWalk()}, bias=Bias(), targets={"plain": ToyTarget})
+    run_study(study, "paper", tmp_path, sample=toy_sample, probe=quiet_probe, listener=Told())
+    [(run, sampler)] = asked
+    assert sampler is None
+    assert "inference_library_settings" not in run["posterior"].attrs
 
 
 class Told(Listener):

@@ -24,7 +24,7 @@ from approxmcmc.study import Budget, knob, vary
 from approxmcmc.study.listen import Lines
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.report.clocks import draws_timed
-from approxmcmc.study.report.evidence import contest_of
+from approxmcmc.study.report.evidence import contest_of, exact_setting
 from approxmcmc.study.report.figures import risk_against_data, risk_with_setup
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study
@@ -140,6 +140,21 @@ def test_a_budget_of_seconds_reaches_the_foreign_sampler(tmp_path):
     study = study_with(samplers={"theirs": Listening()}, budget=Budget(seconds=7.0), replicates=1)
     execute(study, tmp_path)
     assert asked == {"seconds": 7.0, "draws": 1_000_000}
+
+
+class ExactWalk(ForeignWalk):
+    def why_not_invariant(self, target):
+        return ""
+
+
+def test_a_sampler_that_says_that_it_is_exact_is_the_baseline():
+    traces = {
+        name: [chain_trace(sampler, ToyTarget(), np.zeros((5, 2)), seconds=1.0)]
+        for name, sampler in {"theirs": ForeignWalk(), "exact": ExactWalk()}.items()
+    }
+    assert exact_setting(traces) == "exact"
+    del traces["exact"]
+    assert exact_setting(traces) is None
 
 
 def test_records_that_do_not_fit_the_draws_are_refused():
