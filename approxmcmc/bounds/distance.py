@@ -7,6 +7,7 @@ from different estimates, with z a normal quantile:
 upper   the plug-in estimate plus z standard errors: the estimate's expectation is never below the truth.
 lower   d_v >= f(A) - p(A) for every set A of cells. The set where f exceeds p is chosen on half of the chains (or of
         the batches of a single chain) and evaluated on the other half, which is nearly independent of the choice;
+        the halves then change places, and the two values are averaged;
         subtract z standard errors, and set values below 0 to 0.
 
 Standard errors come from batch means, with at most 20 batches in each chain. The noise floor is the plug-in distance
@@ -64,21 +65,23 @@ def total_variation_interval(found: np.ndarray, law: np.ndarray, confidence: flo
     if found.shape[0] * found.shape[1] < 4:
         raise InvalidInputError("an interval of total variation needs at least 4 batches of draws: run longer chains.")
     z = float(ndtri(0.5 + 0.5 * confidence))
+    # Exact probabilities enter as two identical chains, so that they have halves, and the variance 0.
     other = np.broadcast_to(law, (2, 1, law.size)) if law.ndim == 1 else law
     means = [_mean(values) for values in (found, other)]
     sign = np.sign(means[0] - means[1])
     estimate = 0.5 * float(np.abs(means[0] - means[1]).sum())
     noise = math.sqrt(_variance(found, 0.5 * sign) + _variance(other, 0.5 * sign))
     cell_variance = sum(_cell_variance(values) for values in (found, other))
+    # E |Z| = sqrt(2 / pi) sd for the normal difference Z of a cell
     floor = 0.5 * float(np.sqrt(cell_variance * 2.0 / math.pi).sum())
     halves = [_halves(values) for values in (found, other)]
-    below = []
-    errors = []
+    differences = []
+    variances = []
     for choice, judge in ((0, 1), (1, 0)):
         chosen = _mean(halves[0][choice]) > _mean(halves[1][choice])
-        below.append(float((_mean(halves[0][judge]) - _mean(halves[1][judge]))[chosen].sum()))
-        errors.append(_variance(halves[0][judge], chosen) + _variance(halves[1][judge], chosen))
-    lower = 0.5 * sum(below) - z * 0.5 * math.sqrt(sum(errors))
+        differences.append(float((_mean(halves[0][judge]) - _mean(halves[1][judge]))[chosen].sum()))
+        variances.append(_variance(halves[0][judge], chosen) + _variance(halves[1][judge], chosen))
+    lower = 0.5 * sum(differences) - z * 0.5 * math.sqrt(sum(variances))
     return Distance(estimate, max(0.0, lower), min(1.0, estimate + z * noise), floor)
 
 

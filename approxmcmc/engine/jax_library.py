@@ -1,4 +1,4 @@
-"""JAX, set up for chains that share a machine: one thread a call, which runs in the thread that makes it."""
+"""JAX, set up for chains that share a machine: each call runs in the thread of its caller, on one thread."""
 
 import contextlib
 import os
@@ -15,10 +15,10 @@ FLAGS = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
 def load_jax(purpose: str) -> Any:
-    """Return the module `jax`, after switching off the asynchronous dispatch of the processor.
+    """Return the module `jax`, after switching off asynchronous dispatch on processors.
 
-    With it JAX hands every call to another thread: a small call costs four times as much, and the seconds of a chain
-    on its thread's processor clock do not contain the work.
+    With asynchronous dispatch JAX hands every call to another thread: a small call costs four times as much, and the
+    processor time of the chain's thread does not contain the work.
 
     Warns
     -----
@@ -30,7 +30,7 @@ def load_jax(purpose: str) -> Any:
     MissingExtraError
         When JAX is not installed; `purpose` is what needs it.
     """
-    os.environ.setdefault("XLA_FLAGS", FLAGS)
+    os.environ.setdefault("XLA_FLAGS", FLAGS)  # a user's own flags come first; JAX may then use several threads
     with extra("jax", purpose):
         import jax
     name = "jax_cpu_enable_async_dispatch"
@@ -58,7 +58,7 @@ def _is_running() -> bool:
 def precision(jax: Any, dtype: Any) -> contextlib.AbstractContextManager[Any]:
     """Return a context in which this thread computes in the type `dtype`; entering it takes a microsecond.
 
-    A GPU would round products of float32 matrices to 1e-3 by default, so they get the full precision there.
+    A GPU by default computes products of float32 matrices to a relative 1e-3; here it computes them in full float32.
     """
     double = jax.enable_x64(np.dtype(dtype) == np.float64)
     if jax.default_backend() == "cpu":

@@ -5,15 +5,17 @@ r"""Bounds of the residuals of an expansion: of their slopes, of their changes b
     |l_i(theta, theta')| <= c_i M(theta, theta'),    M symmetric.
 
 *Residuals of an expansion.* Let f be the term as a function of its predictor, c the centre, L the Cholesky factor of a
-covariance, h_i = |L' x_i|^2, delta = x_i' (theta - c). Take the Taylor polynomial of order 2 at c, with its slope
-changed by a_i and half its second derivative by b_i. Its residual has a slope of at most K_i delta^2 / 2 + |a_i| + 2
-|b_i delta|, which integrates from theta to theta' to at most
+covariance (those of the pilot, a short run), h_i = |L' x_i|^2, delta = x_i' (theta - c). Take the Taylor polynomial of
+order 2 at c, with its linear coefficient shifted by a_i and its quadratic one by b_i, as averages over the pilot's law
+shift them. Its residual has a slope of at most K_i delta^2 / 2 + |a_i| + 2 |b_i delta|, which integrates from theta to
+theta' to at most
 
-    K_i |delta'^3 - delta^3| / 6 + |a_i (delta' - delta)| + |b_i (delta'^2 - delta^2)| <= c_i (P_3 + P_2 / 2 + 3 P_1),
-    c_i = max(K_i h_i^(3/2) / 6, 2 |b_i| h_i, |a_i| h_i^(1/2) / 3),
+    K_i |delta'^[3] - delta^[3]| / 6 + |a_i (delta' - delta)| + |b_i (delta'^[2] - delta^[2])|
+        <= c_i M,    M = P_3 + P_2 / 2 + 3 P_1,    c_i = max(K_i h_i^(3/2) / 6, 2 |b_i| h_i, |a_i| h_i^(1/2) / 3),
 
-where P_k is the largest change of the k-th power of a predictor of variance 1 between the two states, see
-`engine/terms/term_range.py`, and K_i >= |f'''| wherever predictor i differs from its value at c by at most
+where t^[k] = sign(t) |t|^k is the signed power, so that the change of t^[2] from -1 to 1 is 2, not 0; P_k is the
+largest change of the signed k-th power of a predictor of variance 1 between the two states, see
+`engine/terms/term_range.py`; and K_i >= |f'''| wherever predictor i differs from its value at c by at most
 h_i^(1/2) rho, rho = |L^-1 (theta - c)|. One K_i serves all rho up to `farthest`; the straight line between two such
 states stays within it. The weights 3 and 1/2 are free: a_i is about f''' h_i / 2, so that 3 makes the first and the
 last term alike, and 1/2 costs 5 % fewer reads than 1. Taylor's own polynomial has a = b = 0, and P_3 is enough. For
@@ -30,8 +32,8 @@ sum_i K_i (v_i' S^-1 v_i)^(k/2) (trace S)^(k/2). At its minimum
 
     S^2 ~ sum_i K_i (v_i' S^-1 v_i)^(k/2 - 1) v_i v_i',
 
-and one step towards it from S = I is as good as eight. It reduced the reads by the second-order bounds of light rows
-from 313 to 125 on Covertype, from 6190 to 2640 on a9a, and from 2310 to 2100 on MNIST; if all directions are alike, it
+and one step towards it from S = I is as good as eight. It reduced the reads by the second-order bounds of
+light rows (those not always read) from 313 to 125 on Covertype, from 6190 to 2640 on a9a, and from 2310 to 2100 on MNIST; if all directions are alike, it
 changes nothing.
 """
 
@@ -49,13 +51,13 @@ from approxmcmc.expansion.linear import squared_lengths
 
 SLOPE_WEIGHT = 3.0
 BEND_WEIGHT = 0.5
-DRAWN_ROWS = 4096
+DRAWN_ROWS = 4096  # rows from which `sharper_units` computes the units
 UNSEEN = 0.1  # share of a draw added in each direction, in case no drawn row points there
 # How far bounds hold, in units of the pilot's largest radius. At 1.15 the sampler used the exact sum in 1.5 % of the
 # decisions, which made two thirds of all reads; at 1.6 in .1 %, which still made half of the reads of a walk with
 # first-order bounds on 100 000 dense rows, where a wider radius hardly changes K_i.
 MARGINS = (1.6, 2.5, 4.0)
-WORTH = 1.05  # factor by which a wider margin may increase the expected reads
+LARGEST_INCREASE = 1.05  # factor by which a wider margin may increase the expected reads
 # Residuals are differences of numbers of size 1 and more, with errors of some 1e-15, so no bound may be smaller.
 ROUNDING = 1e-13
 
@@ -225,7 +227,7 @@ def expansion_bound(
     radii = [margin * widest_draw for margin in MARGINS]
     candidates, is_averaged = rates_in(units, radii)
     sums = candidates.sum(axis=1, dtype=np.float64)
-    widest = int(np.flatnonzero(sums <= WORTH * sums[0])[-1])  # sums grow with the margin
+    widest = int(np.flatnonzero(sums <= LARGEST_INCREASE * sums[0])[-1])  # sums grow with the margin
     weights = (0.0, 1.0, 0.0) if order == 1 else (0.0, 0.0, 1.0)
     if is_averaged:
         weights = SLOPE_WEIGHT, BEND_WEIGHT, 1.0

@@ -18,7 +18,9 @@ from approxmcmc.families.family import Family, Form, Minorant, Pair, PyMCFamily,
 from approxmcmc.families.normal import of_row
 
 LARGEST_THIRD = (3.0 + 2.0 * math.sqrt(2.0)) / 4.0  # largest third derivative of log(1 + t^2) / 2
-UNTUNED = 1.0  # in units of the scale: P(bright) < .06 for |r| <= 1
+# xi of the untuned minorant, in units of the scale: Firefly evaluates a row with |r| <= 1 with a probability below .06
+# for df >= 4, and below .18 for df = 1.
+UNTUNED = 1.0
 
 
 def student_t(df: float, scale: float) -> Family:

@@ -34,7 +34,11 @@ from approxmcmc.proposals.langevin_step import (
 
 
 class PosteriorGradient(NamedTuple):
-    """The kernels of a target's gradients, with the arrays that they read; `rows` is empty, for memory order."""
+    """The kernels of a target's gradients, with the arrays that they read.
+
+    `rows` is empty, which means all rows in the order of memory; `prior_rows` is how many rows the prior's gradient
+    counts as.
+    """
 
     data: Any
     n_obs: int
@@ -48,7 +52,8 @@ class LangevinState(NamedTuple):
     """The settings; `log_factor`, the log of the tuned factor on alpha; and a cache of two points.
 
     `here` is the last current theta, `there` the last proposal, `slope` and `slope_there` their gradients. So a step
-    computes only one new gradient, at theta', whether the last proposal was accepted or not.
+    computes only one new gradient, at theta', whether the last proposal was accepted or not. `scale` holds standard
+    deviations if M is diagonal, `upper` else its Cholesky factor; `mean` and `work` are scratch.
     """
 
     gradient: PosteriorGradient
@@ -121,26 +126,31 @@ def couple(
     noise: np.ndarray,
     count: np.ndarray,
 ) -> tuple[float, float]:
-    """Propose for two chains along their drifts: the same point for both, or with reflected noise."""
+    """Propose for two chains along their drifts: the same point for both, or with reflected noise.
+
+    Return both log q-ratios. `noise`, shape (2, dim), is scratch: the standard normal noise of x_new, and the distance
+    of the two means in its units.
+    """
     log_q_ratio = propose(rng, state, x, x_new, count)
     alpha = state.step_size * math.exp(state.log_factor[0])
     scale = state.scale
     upper = state.upper
-    xi = noise[0]
-    z = noise[1]
+    noise_of_x = noise[0]
+    distance_of_means = noise[1]
     recall(other, y, count)
     drift(alpha, scale, upper, x, state.slope, state.mean)
     drift(alpha, scale, upper, y, other.slope, other.mean)
-    squared_distance(scale, upper, state.mean, x_new, xi)
-    squared_distance(scale, upper, other.mean, state.mean, z)
+    # for what they write to their last argument, the whitened difference of two points
+    squared_distance(scale, upper, state.mean, x_new, noise_of_x)
+    squared_distance(scale, upper, other.mean, state.mean, distance_of_means)
     for j in range(x.shape[0]):
-        xi[j] /= math.sqrt(alpha)
-        z[j] /= math.sqrt(alpha)
-    if couple_noise(rng, xi, z):
+        noise_of_x[j] /= math.sqrt(alpha)
+        distance_of_means[j] /= math.sqrt(alpha)
+    if couple_noise(rng, noise_of_x, distance_of_means):
         assign(y_new, x_new)
     else:
         assign(y_new, other.mean)
-        add_given_noise(alpha, scale, upper, xi, y_new)
+        add_given_noise(alpha, scale, upper, noise_of_x, y_new)
     squared = squared_distance(scale, upper, other.mean, y_new, other.work) / alpha
     return log_q_ratio, 0.5 * (squared - squared_way_back(other, alpha, y, y_new, count))
 

@@ -56,7 +56,7 @@ def zigzag_rates(program, phi, velocity, slope_of=step.slope_of):
     rates = np.maximum(0.0, velocity * state.flight.force)
     radius, orders = np.linalg.norm(phi), np.repeat(np.arange(3), np.diff(split_of.first))
     for record, order in zip(split_of.records, orders, strict=True):
-        ceiling, sizes = record[split.RATE] * radius**order, np.abs(record[split.SCALARS :])
+        ceiling, sizes = record[split.RATE] * radius**order, np.abs(record[split.N_SCALARS :])
         slope = slope_of(split_of, record, phi)
         for j, before in enumerate(np.cumsum(sizes) - sizes):
             first = [(before + 0.5 * sizes[j]) / record[split.LENGTH]]
@@ -163,7 +163,7 @@ def test_a_bounce_turns_the_push_round_and_keeps_the_speed():
 class TestPlantedBugs:
     def test_a_forgotten_control_variate_is_seen(self):
         def forgotten(split_of, record, position):
-            delta = record[split.SCALARS :] @ position
+            delta = record[split.N_SCALARS :] @ position
             return split_of.derivatives_eta(record[split.ETA] + delta, record[split.RESPONSE], record[split.SIZE])[0]
 
         target, program = new_program(amc.samplers.ZigZag)

@@ -13,7 +13,7 @@ import numpy as np
 from approxmcmc.contracts import Target
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.samplers.pdmp.program import PDMPProgram, ProcessSampler, checked_fit, checked_positive
-from approxmcmc.samplers.pdmp.split import LENGTH, SCALARS
+from approxmcmc.samplers.pdmp.split import LENGTH, N_SCALARS
 from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival, set_change
 
 BOUNCE = 0
@@ -73,7 +73,7 @@ def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, sl
 
     The arguments are those of `turn_by_row` in `zigzag`.
     """
-    normal = record[SCALARS:]
+    normal = record[N_SCALARS:]
     along = 0.0
     for j in range(normal.shape[0]):
         along += flight.velocity[j] * normal[j]

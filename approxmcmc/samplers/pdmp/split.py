@@ -35,9 +35,12 @@ from approxmcmc.targets.regression import Regression, bounded
 from approxmcmc.targets.stands_for_rows import StandsForRows
 
 ORDERS = 3
-# Indices in a row's record, before a_i. SLOPE and BEND belong to the row's polynomial, RATE is the factor of rho^k.
-# RESPONSE and SIZE are the numbers of a row; the size is 1 for a row without one.
-ETA, RESPONSE, SIZE, SLOPE, BEND, RATE, LENGTH, SCALARS = range(8)
+# Columns of a row's record: the predictor at the centre; the response; the number of trials of a binomial row, or
+# another known number of the row, 1 where the family has none; f' and f'' of the row's polynomial, 0 where its order
+# leaves them out; K_i |a_i|^k / k!, the factor of rho^k, with the 2-norm, which bounds the slope; the length of a_i,
+# which bounds the effect on the velocity: the 1-norm for a zig-zag, the 2-norm for a bouncy particle. Then follows a_i.
+ETA, RESPONSE, SIZE, SLOPE, BEND, RATE, LENGTH = range(7)
+N_SCALARS = 7
 PIECE = 65_536  # rows at a time, in set-up
 BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")  # of orders 0, 1 and 2
 CHECKS = 8  # draws of the normal approximation at which the bounds are checked
@@ -81,11 +84,11 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     mean, precision = target.normal_prior
     center = fit.mode
     cholesky = fit.cholesky
-    has_sizes = np.iscomplexobj(target.y)
+    has_sizes = np.iscomplexobj(target.y)  # a family with two numbers for each row keeps them as y + i size
     make = make_derivatives_of_sized if has_sizes else make_derivatives
     derivatives = bind(make, target.scalar.derivatives, signature=DERIVATIVES)
     expansion = target.expansion(2)
-    records = np.empty((target.n_obs, SCALARS + center.size))
+    records = np.empty((target.n_obs, N_SCALARS + center.size))
     order = np.empty(target.n_obs, dtype=np.int64)
     force = cholesky.T @ (precision * (center - mean))
     curvature = cholesky.T @ (precision[:, None] * cholesky)
@@ -96,12 +99,12 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
         records[here, SIZE] = target.y[here].imag if has_sizes else 1.0
         of_rows = [None if bound is None else bound[here] for bound in bounds]
         order[here] = _expand(expansion, of_rows, fit, here, records[here])
-        directions = records[here, SCALARS:]
+        directions = records[here, N_SCALARS:]
         numbers = records[here]
         check_rates(expansion, numbers, order[here], places, here, who=who)
         force -= numbers[:, SLOPE] @ directions
         curvature -= (directions * numbers[:, BEND, None]).T @ directions
-    records[:, LENGTH] = np.linalg.norm(records[:, SCALARS:], ord=norm, axis=1)
+    records[:, LENGTH] = np.linalg.norm(records[:, N_SCALARS:], ord=norm, axis=1)
     rows = np.argsort(order, kind="stable")
     records = records[rows]
     weights = records[:, RATE] * records[:, LENGTH]
@@ -126,7 +129,7 @@ def check_rates(
     During a run, a bound that is far too small would hardly be noticed. The rows are `here`.
     """
     for phi in places:
-        delta = records[:, SCALARS:] @ phi
+        delta = records[:, N_SCALARS:] @ phi
         first, _ = expansion.derivatives(records[:, ETA] + delta, here)
         slopes = np.abs(first - records[:, SLOPE] - records[:, BEND] * delta)
         bounds = records[:, RATE] * np.linalg.norm(phi) ** order
@@ -172,7 +175,7 @@ def _expand(
 ) -> np.ndarray:
     """Write the numbers of the rows `here` to `out`, and return the orders of the rows' polynomials."""
     rows = expansion.around(fit.mode, fit.cholesky, here)
-    out[:, SCALARS:] = rows.directions
+    out[:, N_SCALARS:] = rows.directions
     out[:, ETA] = rows.eta
     out[:, SLOPE] = rows.first
     out[:, BEND] = rows.second

@@ -18,7 +18,7 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.alias_table import draw_rows
-from approxmcmc.samplers.pdmp.split import BEND, ETA, ORDERS, RATE, RESPONSE, ROUNDING, SCALARS, SIZE, SLOPE, Split
+from approxmcmc.samplers.pdmp.split import BEND, ETA, N_SCALARS, ORDERS, RATE, RESPONSE, ROUNDING, SIZE, SLOPE, Split
 from approxmcmc.sampling.chain import FAILED, MOVED, Clock
 
 
@@ -178,7 +178,7 @@ def slope_of(split: Split, record: np.ndarray, position: np.ndarray) -> float:
     """Return s_i, the slope of a row's term minus the slope of its polynomial, at `position`."""
     delta = 0.0
     for j in range(position.shape[0]):
-        delta += record[SCALARS + j] * position[j]
+        delta += record[N_SCALARS + j] * position[j]
     first, _ = split.derivatives_eta(record[ETA] + delta, record[RESPONSE], record[SIZE])
     return first - record[SLOPE] - record[BEND] * delta
 

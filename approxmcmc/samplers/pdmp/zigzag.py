@@ -12,7 +12,7 @@ import numpy as np
 from approxmcmc.contracts import Target
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.samplers.pdmp.program import PDMPProgram, ProcessSampler, checked_fit, checked_positive
-from approxmcmc.samplers.pdmp.split import LENGTH, SCALARS
+from approxmcmc.samplers.pdmp.split import LENGTH, N_SCALARS
 from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival
 
 
@@ -65,10 +65,10 @@ def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, sl
     last = flight.velocity.shape[0] - 1
     left = rng.random() * record[LENGTH]
     j = 0
-    while j < last and left >= abs(record[SCALARS + j]):
-        left -= abs(record[SCALARS + j])
+    while j < last and left >= abs(record[N_SCALARS + j]):
+        left -= abs(record[N_SCALARS + j])
         j += 1
-    push = -slope * flight.velocity[j] * (1.0 if record[SCALARS + j] > 0.0 else -1.0)
+    push = -slope * flight.velocity[j] * (1.0 if record[N_SCALARS + j] > 0.0 else -1.0)
     if rng.random() * ceiling < push:
         turn_round(flight, j)
         return True

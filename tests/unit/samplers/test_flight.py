@@ -8,7 +8,7 @@ import pytest
 
 from approxmcmc.samplers.pdmp import step, step as flight
 from approxmcmc.samplers.pdmp.bouncy_particle import BOUNCE, BOUNCY, REFRESH
-from approxmcmc.samplers.pdmp.split import LENGTH, SCALARS
+from approxmcmc.samplers.pdmp.split import LENGTH, N_SCALARS
 from approxmcmc.samplers.pdmp.zigzag import ZIGZAG
 from tests.planting import plain
 
@@ -32,8 +32,8 @@ def flying(velocity, position=(0.5, -2.0), setting=0.8):
 
 def row(*normal):
     """Return the record of a row with this a_i."""
-    record = np.zeros(SCALARS + 2)
-    record[SCALARS:] = normal
+    record = np.zeros(N_SCALARS + 2)
+    record[N_SCALARS:] = normal
     record[LENGTH] = np.abs(normal).sum()
     return record
 
