@@ -48,9 +48,9 @@ REACH = 8.0
 def law_of_the_mean(model: Any, n_auxiliary: float) -> tuple[np.ndarray, np.ndarray]:
     """Return the m possible values of the mean of s over N draws, and their probabilities at each of the n points.
 
-    Shapes (m,) and (n, m). The statistic takes integer values, multiples of a spacing up to an offset, so a
-    convolution gives the exact distribution of the sum over draws. With N = inf the mean is the expectation, one value for each point: both results
-    have the shape (n, 1).
+    Shapes (m,) and (n, m). The statistic takes integer values, multiples of a spacing up to an
+    offset, so a convolution gives the exact distribution of the sum over draws. With N = inf the mean is the
+    expectation, one value for each point: both results have the shape (n, 1).
     """
     law = model.law_of_statistics()[0]
     values = model.statistics[:, 0]

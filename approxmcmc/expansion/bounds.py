@@ -33,8 +33,8 @@ sum_i K_i (v_i' S^-1 v_i)^(k/2) (trace S)^(k/2). At its minimum
     S^2 ~ sum_i K_i (v_i' S^-1 v_i)^(k/2 - 1) v_i v_i',
 
 and one step towards it from S = I is as good as eight. It reduced the reads by the second-order bounds of
-light rows (those not always read) from 313 to 125 on Covertype, from 6190 to 2640 on a9a, and from 2310 to 2100 on MNIST; if all directions are alike, it
-changes nothing.
+light rows (those not always read) from 313 to 125 on Covertype, from 6190 to 2640 on a9a, and from 2310 to 2100 on
+MNIST; if all directions are alike, it changes nothing.
 """
 
 import itertools
