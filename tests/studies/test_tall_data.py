@@ -114,7 +114,7 @@ def test_a_sampler_on_the_clock_draws_from_the_posterior_of_its_target():
     target = load_study(STUDY).with_preset("smoke").target("logistic")
     sampler = OnTheClock(InLaplaceMetric(surrogate(on_the_clock.amc.ExactTest()), influential_rows), tune=50)
     fit = on_the_clock.laplace_of(target)
-    trace = sampler.run(target, seconds=None, draws=300, seed=1, initial=fit.draw(np.random.default_rng(1)))
+    trace = sampler.draw_chain(target, seconds=None, draws=300, seed=1, initial=fit.draw(np.random.default_rng(1)))
     beta = trace["posterior"]["beta"].values[0]
     assert np.abs((beta.mean(axis=0) - fit.mode) / fit.sd).max() < 0.6
     attrs = trace["sample_stats"].attrs
