@@ -15,12 +15,13 @@ import numpy as np
 import pytensor
 
 from approxmcmc.contracts import CompiledTarget
+from approxmcmc.families import FORMS
 from approxmcmc.families.family import Family
 from approxmcmc.families.normal import NORMAL
 from approxmcmc.interop.affine import AFFINE, CONSTANT, kinds
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import by_numpy, evaluate, simplify
-from approxmcmc.interop.law import NoFamilyError, law_of
+from approxmcmc.interop.law import NoFamilyError, distribution_of, law_of
 from approxmcmc.interop.links import Graphs, LawOfRows
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.normal_law import normal_design
@@ -122,7 +123,7 @@ def _law(source: ModelOfPyMC) -> LawOfRows | None:
     """
     [variable, *others] = source.rows.variables
     operation = variable.owner.op
-    if others or variable.ndim != 1 or not hasattr(operation, "dist_params"):
+    if others or variable.ndim != 1 or distribution_of(operation) not in {form.distribution for form in FORMS}:
         return None
     given = dict(zip(variable.owner.inputs, source.rows.parameters, strict=True))
     parameters = source.over_flat([given[one] for one in operation.dist_params(variable.owner)])

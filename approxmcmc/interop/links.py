@@ -257,9 +257,10 @@ class Graphs:
         if not is_a(node, Sub):
             return None
         stacks = [one.owner.inputs[0] for one in node.inputs if one.owner is not None and one.owner.inputs]
-        if len(stacks) != 2 or stacks[0] is not stacks[1] or type(stacks[0].owner.op).__name__ != "Join":
+        joined = stacks[0].owner if len(stacks) == 2 and stacks[0] is stacks[1] else None
+        if joined is None or type(joined.op).__name__ != "Join":
             return None
-        below_cuts = [one.owner for one in stacks[0].owner.inputs if is_a(one.owner, Sigmoid)]
+        below_cuts = [one.owner for one in joined.inputs if is_a(one.owner, Sigmoid)]
         difference: Any = below_cuts[0].inputs[0].owner if len(below_cuts) == 1 else None
         if not is_a(difference, Sub) or graph.ndim != 2:
             return None
