@@ -175,7 +175,7 @@ def sample(
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(500, 2))
-    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=500) > 0).astype(int))
+    >>> target = amc.LogisticRegression(X, (X[:, 0] + rng.logistic(size=500) > 0).astype(int))
     >>> sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(epsilon=0.05, batch_size=50))
     >>> trace = amc.sample(target, sampler, draws=100, tune=100, chains=2, random_seed=1, progressbar=False)
     >>> dict(trace.posterior.sizes)
@@ -270,7 +270,7 @@ def checked_time_limit(time_limit: Any) -> float | None:
 def _check_roles(target: Any, sampler: Any) -> None:
     if not isinstance(target, Target):
         raise IncompatibleError(
-            f"sample needs a target such as approxmcmc.targets.LogisticRegression(X, y), found {type(target).__name__}"
+            f"sample needs a target such as approxmcmc.LogisticRegression(X, y), found {type(target).__name__}"
         )
     if not (sampler is None or isinstance(sampler, AnySampler)):
         raise IncompatibleError(

@@ -103,7 +103,7 @@ def audit(
     --------
     >>> import numpy as np, xarray as xr, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
-    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0.3)
+    >>> target = amc.LogisticRegression(X, X[:, 0] > 0.3)
     >>> fit = amc.laplace(target)
     >>> far = fit.mode + 3.0 * np.random.default_rng(1).normal(size=(1, 200, 2))
     >>> trace = xr.DataTree.from_dict({"posterior": xr.Dataset({"beta": (("chain", "draw", "coef"), far)})})

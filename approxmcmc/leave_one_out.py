@@ -142,7 +142,7 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
     --------
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(n=500, d=3, seed=1)
-    >>> target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
+    >>> target = amc.LogisticRegression(X, y, prior_scale=1.0)
     >>> trace = amc.sample(target, amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest()), random_seed=1)
     >>> amc.loo_subsample(trace, target, observations=100).n_data_points
     500

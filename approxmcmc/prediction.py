@@ -96,7 +96,7 @@ def predict(
     >>> import numpy as np, pandas as pd, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> table = pd.DataFrame({"age": rng.normal(size=200), "sex": np.array(["f", "m"])[rng.integers(2, size=200)]})
-    >>> target = amc.targets.LogisticRegression(table, (table["age"] > 0).astype(int), intercept=True)
+    >>> target = amc.LogisticRegression(table, (table["age"] > 0).astype(int), intercept=True)
     >>> trace = amc.sample(target, draws=100, chains=2, random_seed=1, progressbar=False)
     >>> new = pd.DataFrame({"sex": ["m", "f"], "age": [-1.0, 1.0]})
     >>> amc.predict(trace, target, new).predictions["y_mean"].mean(("chain", "draw")).round(1).values
@@ -162,7 +162,7 @@ def posterior_predictive(
     Examples
     --------
     >>> import numpy as np, approxmcmc as amc
-    >>> target = amc.targets.LinearRegression(np.ones((20, 1)), np.arange(20.0), prior_scale=10.0)
+    >>> target = amc.LinearRegression(np.ones((20, 1)), np.arange(20.0), prior_scale=10.0)
     >>> trace = amc.sample(target, draws=100, chains=2, random_seed=1, progressbar=False)
     >>> dict(amc.posterior_predictive(trace, target, random_seed=1).posterior_predictive.y.sizes)
     {'chain': 2, 'draw': 100, 'y_dim_0': 20}

@@ -79,7 +79,7 @@ def resume(
     --------
     >>> import numpy as np, tempfile, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
-    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0.3)
+    >>> target = amc.LogisticRegression(X, X[:, 0] > 0.3)
     >>> sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest())
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     run = {"tune": 10, "chains": 1, "random_seed": 1, "progressbar": False, "checkpoint": f"{folder}/run.nc"}

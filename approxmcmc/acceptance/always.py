@@ -58,7 +58,7 @@ class AlwaysAccept(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.acceptance.AlwaysAccept()
+    >>> amc.AlwaysAccept()
     AlwaysAccept()
     """
 

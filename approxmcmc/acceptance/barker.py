@@ -86,7 +86,7 @@ class MinibatchBarker(AcceptanceTest):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.acceptance.MinibatchBarker(batch_size=200).target_variance
+    >>> amc.MinibatchBarker(batch_size=200).target_variance
     1.0
     """
 

@@ -65,8 +65,8 @@ class PoissonTest(ThinnedTest):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(20_000, 2))
     >>> y = rng.random(20_000) < 1 / (1 + np.exp(-X[:, 0]))
-    >>> target = amc.ControlVariate(amc.targets.LogisticRegression(X, y), always_read="auto")
-    >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.acceptance.PoissonTest())
+    >>> target = amc.ControlVariate(amc.LogisticRegression(X, y), always_read="auto")
+    >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.PoissonTest())
     >>> trace = amc.sample(target, sampler, draws=200, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["datapoints_touched"].mean() < 200)
     True
@@ -149,7 +149,7 @@ class CheapestExactTest(AcceptanceTest):
     --------
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
-    >>> target = amc.ControlVariate(amc.targets.LogisticRegression(X, y), always_read="auto")
+    >>> target = amc.ControlVariate(amc.LogisticRegression(X, y), always_read="auto")
     >>> (
     ...     amc.acceptance.CheapestExactTest().chosen_for(target),
     ...     amc.acceptance.CheapestExactTest().chosen_for(target.target),

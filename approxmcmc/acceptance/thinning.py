@@ -217,8 +217,8 @@ class ThinnedTest(AcceptanceTest):
         --------
         >>> import approxmcmc as amc
         >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
-        >>> amc.acceptance.PoissonTest().expected_reads(
-        ...     amc.ControlVariate(amc.targets.LogisticRegression(X, y), always_read="auto")
+        >>> amc.PoissonTest().expected_reads(
+        ...     amc.ControlVariate(amc.LogisticRegression(X, y), always_read="auto")
         ... ) < 1000
         True
         """

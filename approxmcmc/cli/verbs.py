@@ -24,7 +24,7 @@ from approxmcmc.study import Budget, Study
 
 def regression():
     X, y = amc.datasets.synthetic_logistic(n=5_000, d=5, seed=1)
-    return amc.targets.LogisticRegression(X, y)
+    return amc.LogisticRegression(X, y)
 
 
 study = Study(

@@ -65,7 +65,7 @@ def logistic(n_obs: int, kinds: int = 0) -> Any:
     if kinds:
         shares = 0.5 ** np.arange(kinds)
         X = np.hstack([X, np.eye(kinds)[rng.choice(kinds, size=n_obs, p=shares / shares.sum())]])
-    return amc.targets.LogisticRegression(X, eta + rng.logistic(size=n_obs) > 0.0)
+    return amc.LogisticRegression(X, eta + rng.logistic(size=n_obs) > 0.0)
 
 
 def hierarchies() -> dict[str, Callable[[], Any]]:

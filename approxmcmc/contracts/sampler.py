@@ -124,7 +124,7 @@ class Sampler(AnySampler):
         --------
         >>> import numpy as np, approxmcmc as amc
         >>> rng = np.random.default_rng(0)
-        >>> target = amc.targets.PoissonRegression(rng.normal(size=(100, 2)), rng.poisson(1.0, size=100))
+        >>> target = amc.PoissonRegression(rng.normal(size=(100, 2)), rng.poisson(1.0, size=100))
         >>> amc.Firefly(amc.RandomWalk(0.1)).why_not(target).partition(",")[0]
         'Firefly needs a lower bound of every likelihood term'
         """

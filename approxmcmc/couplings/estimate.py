@@ -152,7 +152,7 @@ def bias(
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(1000, 2))
-    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=1000) > 0).astype(int))
+    >>> target = amc.LogisticRegression(X, (X[:, 0] + rng.logistic(size=1000) > 0).astype(int))
     >>> test = amc.SequentialTTest(epsilon=0.2, batch_size=50)
     >>> sampler = amc.MetropolisHastings(amc.proposals.Independence(amc.laplace(target)), test)
     >>> trace = amc.sample(target, sampler, draws=1000, chains=2, random_seed=1, progressbar=False)

@@ -138,7 +138,7 @@ def plan_annealing(
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 2))
-    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
+    >>> target = amc.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
     >>> plan = amc.design.plan_annealing(target, proposal=amc.RandomWalk(0.05), cost="data", random_seed=1)
     >>> plan.test.epsilons[-1]
     0.0

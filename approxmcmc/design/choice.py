@@ -178,7 +178,7 @@ def choose_sampler(
     --------
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(2000, 3)
-    >>> choice = amc.choose_sampler(amc.targets.LogisticRegression(X, y), random_seed=1)
+    >>> choice = amc.choose_sampler(amc.LogisticRegression(X, y), random_seed=1)
     >>> choice.table["verdict"].iloc[0], bool(choice.table["exact"].iloc[0])
     ('chosen', True)
     """

@@ -99,7 +99,7 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
     Examples
     --------
     >>> import numpy as np, approxmcmc as amc
-    >>> target = amc.targets.LogisticRegression(np.ones((100, 1)), np.arange(100) % 2)
+    >>> target = amc.LogisticRegression(np.ones((100, 1)), np.arange(100) % 2)
     >>> bool(0.1 < normal_by_pilot(target, random_seed=1).sd[0] < 0.4)  # 2 / sqrt(100)
     True
     """

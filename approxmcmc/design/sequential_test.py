@@ -135,7 +135,7 @@ def design_test(
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 2))
-    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
+    >>> target = amc.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
     >>> found = amc.design.design_test(target, proposal=amc.RandomWalk(0.05), n_pairs=50, random_seed=1)
     >>> 0.0 < found.test.epsilon < 0.1 and found.data_fraction < 0.9
     True

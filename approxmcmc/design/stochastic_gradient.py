@@ -139,7 +139,7 @@ def design_sgld(
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 2))
-    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
+    >>> target = amc.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
     >>> found = amc.design.design_sgld(target, covariance_error=0.05)
     >>> found.control_variate, found.batch_size < 100, 0.1 < found.step_size < 0.2
     (True, True, True)

@@ -51,7 +51,7 @@ class Laplace(Component):
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(400, 2))
-    >>> fit = amc.laplace(amc.targets.LogisticRegression(X, X[:, 0] + X[:, 1] ** 2 > 1))
+    >>> fit = amc.laplace(amc.LogisticRegression(X, X[:, 0] + X[:, 1] ** 2 > 1))
     >>> fit.mode.shape, fit.cov.shape, bool(fit.decrement < 1e-4)
     ((2,), (2, 2), True)
     """

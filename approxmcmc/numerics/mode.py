@@ -112,7 +112,7 @@ def find_mode(
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(400, 2))
-    >>> found = amc.numerics.find_mode(amc.targets.LogisticRegression(X, X[:, 0] > 0.5))
+    >>> found = amc.numerics.find_mode(amc.LogisticRegression(X, X[:, 0] > 0.5))
     >>> np.asarray(found).shape, found.passes < 15
     ((2,), True)
     """
@@ -159,7 +159,7 @@ def laplace(
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(400, 2))
-    >>> fit = amc.laplace(amc.targets.LogisticRegression(X, X[:, 0] > 0.5))
+    >>> fit = amc.laplace(amc.LogisticRegression(X, X[:, 0] > 0.5))
     >>> amc.RandomWalk(preconditioner=fit)
     RandomWalk(scale=1.0, target_acceptance=None, preconditioner=(2, 2))
     """

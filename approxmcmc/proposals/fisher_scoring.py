@@ -162,7 +162,7 @@ class StochasticGradientFisherScoring(Component, Proposal):
     --------
     >>> import approxmcmc as amc
     >>> amc.MetropolisHastings(
-    ...     amc.proposals.StochasticGradientFisherScoring(1.0, batch_size=100), amc.acceptance.AlwaysAccept()
+    ...     amc.proposals.StochasticGradientFisherScoring(1.0, batch_size=100), amc.AlwaysAccept()
     ... ).test
     AlwaysAccept()
     """

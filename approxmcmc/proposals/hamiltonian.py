@@ -170,10 +170,8 @@ class Hamiltonian(Component, Proposal):
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0)
-    >>> hmc = amc.MetropolisHastings(
-    ...     amc.proposals.Hamiltonian(0.5, preconditioner=amc.laplace(target)), amc.ExactTest()
-    ... )
+    >>> target = amc.LogisticRegression(X, X[:, 0] > 0)
+    >>> hmc = amc.MetropolisHastings(amc.Hamiltonian(0.5, preconditioner=amc.laplace(target)), amc.ExactTest())
     >>> trace = amc.sample(target, hmc, draws=100, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["accepted"].mean() > 0.8)
     True

@@ -218,7 +218,7 @@ class Langevin(Component, Proposal):
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0)
+    >>> target = amc.LogisticRegression(X, X[:, 0] > 0)
     >>> mala = amc.MetropolisHastings(amc.Langevin(0.1), amc.ExactTest())
     >>> trace = amc.sample(target, mala, draws=10, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> trace.sample_stats["gradient_evaluations"].values[0, :3].tolist()

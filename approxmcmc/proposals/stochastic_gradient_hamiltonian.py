@@ -215,12 +215,12 @@ class StochasticGradientHamiltonian(Component, Proposal):
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
-    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0)
+    >>> target = amc.LogisticRegression(X, X[:, 0] > 0)
     >>> fit = amc.laplace(target)
     >>> sghmc = amc.proposals.StochasticGradientHamiltonian(
     ...     0.1, 2.0, batch_size=100, preconditioner=fit, control_variate=fit
     ... )
-    >>> sampler = amc.MetropolisHastings(sghmc, amc.acceptance.AlwaysAccept())
+    >>> sampler = amc.MetropolisHastings(sghmc, amc.AlwaysAccept())
     >>> trace = amc.sample(target, sampler, draws=10, tune=100, chains=1, random_seed=1, progressbar=False)
     >>> int(trace.sample_stats["gradient_evaluations"][0, 1:].sum())
     1800

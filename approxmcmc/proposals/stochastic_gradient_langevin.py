@@ -198,10 +198,8 @@ class StochasticGradientLangevin(Component, Proposal):
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
-    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0)
-    >>> sgld = amc.MetropolisHastings(
-    ...     amc.proposals.StochasticGradientLangevin(1e-3, batch_size=100), amc.acceptance.AlwaysAccept()
-    ... )
+    >>> target = amc.LogisticRegression(X, X[:, 0] > 0)
+    >>> sgld = amc.MetropolisHastings(amc.StochasticGradientLangevin(1e-3, batch_size=100), amc.AlwaysAccept())
     >>> trace = amc.sample(target, sgld, draws=10, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> int(trace.sample_stats["gradient_evaluations"].sum()), int(trace.sample_stats["datapoints_touched"].sum())
     (1000, 1000)

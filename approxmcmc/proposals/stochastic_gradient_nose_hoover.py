@@ -138,9 +138,7 @@ class StochasticGradientNoseHoover(Component, Proposal):
     Examples
     --------
     >>> import approxmcmc as amc
-    >>> amc.MetropolisHastings(
-    ...     amc.proposals.StochasticGradientNoseHoover(0.1, batch_size=100), amc.acceptance.AlwaysAccept()
-    ... ).test
+    >>> amc.MetropolisHastings(amc.proposals.StochasticGradientNoseHoover(0.1, batch_size=100), amc.AlwaysAccept()).test
     AlwaysAccept()
     """
 

@@ -156,10 +156,10 @@ class StochasticGradientZigZag(Component, Proposal):
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(1000, 2))
-    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0)
+    >>> target = amc.LogisticRegression(X, X[:, 0] > 0)
     >>> fit = amc.laplace(target)
     >>> zigzag = amc.proposals.StochasticGradientZigZag(0.1, 20, steps=5, preconditioner=fit, control_variate=fit)
-    >>> sampler = amc.MetropolisHastings(zigzag, amc.acceptance.AlwaysAccept())
+    >>> sampler = amc.MetropolisHastings(zigzag, amc.AlwaysAccept())
     >>> trace = amc.sample(target, sampler, draws=10, tune=10, chains=1, random_seed=1, progressbar=False)
     >>> int(trace.sample_stats["gradient_evaluations"][0, 0])
     200

@@ -105,7 +105,7 @@ def stein_discrepancy(
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X = np.random.default_rng(0).normal(size=(500, 2))
-    >>> target = amc.targets.LogisticRegression(X, X[:, 0] > 0.3 * np.random.default_rng(1).normal(size=500))
+    >>> target = amc.LogisticRegression(X, X[:, 0] > 0.3 * np.random.default_rng(1).normal(size=500))
     >>> fit = amc.laplace(target)
     >>> walk = amc.RandomWalk(1.2, preconditioner=fit)
     >>> runs = {

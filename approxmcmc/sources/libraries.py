@@ -44,7 +44,7 @@ class ZarrArray(DataSource):
     Examples
     --------
     >>> X, y = ZarrArray("flights.zarr/X"), ZarrArray("flights.zarr/late")  # doctest: +SKIP
-    >>> target = amc.targets.LogisticRegression(X, y)  # doctest: +SKIP
+    >>> target = amc.LogisticRegression(X, y)  # doctest: +SKIP
     """
 
     def __init__(self, array: Any, columns: Sequence[str] | None = None) -> None:

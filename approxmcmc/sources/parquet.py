@@ -37,7 +37,7 @@ class ParquetFolder(DataSource):
     Examples
     --------
     >>> rows = ParquetFolder("flights")  # doctest: +SKIP
-    >>> target = amc.targets.LogisticRegression(rows[["distance", "hour"]], rows["late"])  # doctest: +SKIP
+    >>> target = amc.LogisticRegression(rows[["distance", "hour"]], rows["late"])  # doctest: +SKIP
     """
 
     def __init__(self, path: str | Path) -> None:

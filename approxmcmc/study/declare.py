@@ -108,7 +108,7 @@ class Bias:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Declaration:
-    """A grid of chains, and the analyses of it: the fields of :class:`approxmcmc.study.Study`, checked.
+    """A grid of chains, and the analyses of it: the fields of :class:`approxmcmc.Study`, checked.
 
     This file does not import the code that plans, runs and reads a study, so that all of that code can import it.
     `Study` adds only methods, no fields.

@@ -172,7 +172,7 @@ class ControlVariate(
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(5000, 2))
-    >>> target = amc.ControlVariate(amc.targets.LogisticRegression(X, rng.random(5000) < 1 / (1 + np.exp(X[:, 0]))))
+    >>> target = amc.ControlVariate(amc.LogisticRegression(X, rng.random(5000) < 1 / (1 + np.exp(X[:, 0]))))
     >>> proposal = amc.proposals.PreconditionedCrankNicolson(0.0, target.laplace)
     >>> sampler = amc.MetropolisHastings(proposal, amc.SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0))
     >>> trace = amc.sample(target, sampler, draws=200, tune=100, chains=1, random_seed=1, progressbar=False)
@@ -184,7 +184,7 @@ class ControlVariate(
     >>> rare = np.arange(5000) < 3
     >>> X = np.column_stack([X, rare / rare.std()])
     >>> y = (rng.random(5000) < 1 / (1 + np.exp(-X[:, 0]))) | rare
-    >>> target = amc.ControlVariate(amc.targets.LogisticRegression(X, y), always_read="auto")
+    >>> target = amc.ControlVariate(amc.LogisticRegression(X, y), always_read="auto")
     >>> bool(set(target.always_read) >= {0, 1, 2}), len(target.always_read) < 50
     (True, True)
     """

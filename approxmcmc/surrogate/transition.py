@@ -176,7 +176,7 @@ class SurrogateTransition(Component, Proposal):
     >>> rng = np.random.default_rng(0)
     >>> X = np.column_stack([rng.normal(size=(2000, 2)), np.arange(2000) < 4])
     >>> y = (rng.random(2000) < 1 / (1 + np.exp(-X[:, 0]))) | (X[:, 2] == 1)
-    >>> target = amc.ControlVariate(amc.targets.LogisticRegression(X, y, prior_scale=5.0), always_read="auto")
+    >>> target = amc.ControlVariate(amc.LogisticRegression(X, y, prior_scale=5.0), always_read="auto")
     >>> sampler = amc.MetropolisHastings(amc.SurrogateTransition())
     >>> trace = amc.sample(target, sampler, draws=200, tune=0, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["accepted"].mean() > 0.7)

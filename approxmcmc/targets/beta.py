@@ -48,7 +48,7 @@ class BetaRegression(FamilyRegression):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
     >>> mean = 1.0 / (1.0 + np.exp(-X[:, 0]))
-    >>> amc.targets.BetaRegression(X, rng.beta(9.0 * mean, 9.0 * (1.0 - mean))).variables.shapes
+    >>> amc.BetaRegression(X, rng.beta(9.0 * mean, 9.0 * (1.0 - mean))).variables.shapes
     {'beta': (2,), 'phi': ()}
     """
 

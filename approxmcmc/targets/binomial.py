@@ -38,7 +38,7 @@ class BinomialRegression(FamilyRegression):
     >>> rng = np.random.default_rng(0)
     >>> X, trials = rng.normal(size=(100, 2)), rng.integers(1, 9, size=100)
     >>> y = rng.binomial(trials, 1.0 / (1.0 + np.exp(-X[:, 0])))
-    >>> amc.targets.BinomialRegression(X, y, trials)
+    >>> amc.BinomialRegression(X, y, trials)
     BinomialRegression(n_obs=100, dim=2)
     """
 

@@ -35,7 +35,7 @@ class CloglogRegression(BinaryRegression):
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
-    >>> amc.targets.CloglogRegression(X, rng.poisson(np.exp(X[:, 0])) > 0)
+    >>> amc.CloglogRegression(X, rng.poisson(np.exp(X[:, 0])) > 0)
     CloglogRegression(n_obs=100, dim=2)
     """
 

@@ -33,7 +33,7 @@ def compressed(target: Target) -> Target:
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(200, 3)
-    >>> target = amc.targets.LogisticRegression(X, y)
+    >>> target = amc.LogisticRegression(X, y)
     >>> amc.targets.compressed(target) is target
     True
     """

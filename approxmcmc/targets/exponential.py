@@ -34,7 +34,7 @@ class ExponentialRegression(PlainRegression):
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
-    >>> amc.targets.ExponentialRegression(X, rng.exponential(np.exp(X[:, 0])), intercept=True)
+    >>> amc.ExponentialRegression(X, rng.exponential(np.exp(X[:, 0])), intercept=True)
     ExponentialRegression(n_obs=100, dim=3)
     """
 

@@ -39,7 +39,7 @@ class GammaRegression(ShapedRegression):
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
-    >>> amc.targets.GammaRegression(X, rng.gamma(3.0, np.exp(X[:, 0]) / 3.0), intercept=True).variables.labels()
+    >>> amc.GammaRegression(X, rng.gamma(3.0, np.exp(X[:, 0]) / 3.0), intercept=True).variables.labels()
     ['beta[intercept]', 'beta[x0]', 'beta[x1]', 'log_alpha']
     """
 

@@ -41,7 +41,7 @@ class LogisticRegression(BinaryRegression):
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
-    >>> amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=2.0)
+    >>> amc.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=2.0)
     LogisticRegression(n_obs=100, dim=2)
     """
 

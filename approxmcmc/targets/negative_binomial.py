@@ -41,7 +41,7 @@ class NegativeBinomialRegression(ShapedRegression):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
     >>> y = rng.negative_binomial(2.0, 2.0 / (2.0 + np.exp(X[:, 0])))
-    >>> amc.targets.NegativeBinomialRegression(X, y).variables.shapes
+    >>> amc.NegativeBinomialRegression(X, y).variables.shapes
     {'beta': (2,), 'alpha': ()}
     """
 

@@ -125,7 +125,7 @@ class OrderedRegression(ColumnRegression):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
     >>> y = np.digitize(X[:, 0] + rng.logistic(size=100), [-1.0, 1.0])
-    >>> target = amc.targets.OrderedRegression(X, y)
+    >>> target = amc.OrderedRegression(X, y)
     >>> target, target.variables.coords["cutpoint"]
     (OrderedRegression(n_obs=100, n_categories=3, dim=4), ['0|1', '1|2'])
     """

@@ -35,7 +35,7 @@ class PoissonRegression(PlainRegression):
     >>> rng = np.random.default_rng(0)
     >>> X, hours = rng.normal(size=(100, 2)), rng.uniform(1.0, 3.0, size=100)
     >>> y = rng.poisson(hours * np.exp(0.3 * X[:, 0]))
-    >>> amc.targets.PoissonRegression(X, y, offset=np.log(hours), intercept=True)
+    >>> amc.PoissonRegression(X, y, offset=np.log(hours), intercept=True)
     PoissonRegression(n_obs=100, dim=3)
     """
 

@@ -27,7 +27,7 @@ class ProbitRegression(BinaryRegression):
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
-    >>> amc.targets.ProbitRegression(X, (X[:, 0] + rng.normal(size=100) > 0).astype(int))
+    >>> amc.ProbitRegression(X, (X[:, 0] + rng.normal(size=100) > 0).astype(int))
     ProbitRegression(n_obs=100, dim=2)
     """
 

@@ -46,7 +46,7 @@ class RobustRegression(FamilyRegression):
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
-    >>> amc.targets.RobustRegression(X, X[:, 0] + rng.standard_t(4, size=100))
+    >>> amc.RobustRegression(X, X[:, 0] + rng.standard_t(4, size=100))
     RobustRegression(n_obs=100, dim=2)
     """
 

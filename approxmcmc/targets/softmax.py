@@ -95,7 +95,7 @@ class SoftmaxRegression(Regression, PredictiveTarget):
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
-    >>> amc.targets.SoftmaxRegression(rng.normal(size=(100, 2)), rng.integers(3, size=100))
+    >>> amc.SoftmaxRegression(rng.normal(size=(100, 2)), rng.integers(3, size=100))
     SoftmaxRegression(n_obs=100, n_classes=3, dim=6)
     """
 

@@ -46,7 +46,7 @@ class WeibullRegression(ShapedRegression):
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(100, 2))
-    >>> amc.targets.WeibullRegression(X, np.exp(X[:, 0]) * rng.weibull(2.0, size=100)).variables.shapes
+    >>> amc.WeibullRegression(X, np.exp(X[:, 0]) * rng.weibull(2.0, size=100)).variables.shapes
     {'beta': (2,), 'alpha': ()}
     """
 

@@ -158,7 +158,7 @@ class Firefly(Component, ProposalSampler):
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 3))
-    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
+    >>> target = amc.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
     >>> trace = amc.sample(
     ...     target, amc.Firefly(amc.RandomWalk(0.05)), draws=200, tune=200, chains=1, random_seed=1, progressbar=False
     ... )

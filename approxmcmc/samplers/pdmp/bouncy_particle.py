@@ -121,7 +121,7 @@ class BouncyParticle(ProcessSampler):
     --------
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
-    >>> target = amc.targets.LogisticRegression(X, y)
+    >>> target = amc.LogisticRegression(X, y)
     >>> sampler = amc.samplers.BouncyParticle(amc.laplace(target), refresh_rate=1.0)
     >>> trace = amc.sample(target, sampler, draws=500, tune=20, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["events"].mean() > 1)

@@ -127,7 +127,7 @@ class ZigZag(ProcessSampler):
     --------
     >>> import approxmcmc as amc
     >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
-    >>> target = amc.targets.LogisticRegression(X, y)
+    >>> target = amc.LogisticRegression(X, y)
     >>> sampler = amc.samplers.ZigZag(amc.laplace(target))
     >>> trace = amc.sample(target, sampler, draws=500, tune=20, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["datapoints_touched"].mean() < 20)

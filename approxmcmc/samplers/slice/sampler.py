@@ -173,7 +173,7 @@ class SliceSampler(Component, Sampler):
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(2000, 3))
-    >>> target = amc.targets.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
+    >>> target = amc.LogisticRegression(X, (X[:, 0] + rng.logistic(size=2000) > 0).astype(int))
     >>> sampler = amc.samplers.SliceSampler(amc.samplers.Slice(0.2), amc.SequentialTTest(epsilon=0.01, batch_size=100))
     >>> trace = amc.sample(target, sampler, draws=100, tune=20, chains=1, random_seed=1, progressbar=False)
     >>> bool(trace.sample_stats["decisions_made"].mean() > 2)

@@ -149,7 +149,7 @@ class LinearRegression(NormalStatistics, PredictiveTarget):
     >>> import numpy as np, approxmcmc as amc
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(1000, 2))
-    >>> target = amc.targets.LinearRegression(X, 1e6 + X @ [1.0, 2.0] + rng.normal(size=1000), intercept=True)
+    >>> target = amc.LinearRegression(X, 1e6 + X @ [1.0, 2.0] + rng.normal(size=1000), intercept=True)
     >>> target, target.plain.n_obs
     (LinearRegression(1000 rows, dim=4), 1000)
     """

@@ -56,7 +56,7 @@ class NormalStatistics(StandsForRows, ExpandsItself):
     Examples
     --------
     >>> import numpy as np, approxmcmc as amc
-    >>> rows = amc.targets.LinearRegression(np.ones((5, 1)), np.arange(5.0)).plain
+    >>> rows = amc.LinearRegression(np.ones((5, 1)), np.arange(5.0)).plain
     >>> amc.targets.compressed(rows).n_rows
     5
     """

@@ -11,7 +11,7 @@ import approxmcmc as amc
 from approxmcmc.datasets import synthetic_logistic
 
 X, y = synthetic_logistic(n=5_000, d=5, seed=1)
-target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
+target = amc.LogisticRegression(X, y, prior_scale=1.0)
 proposal = amc.proposals.Independence(amc.laplace(target))
 sampler = amc.MetropolisHastings(proposal, amc.SequentialTTest(epsilon=0.2, batch_size=300))
 trace = amc.sample(target, sampler, draws=8000, tune=100, chains=2, random_seed=1, progressbar=False)

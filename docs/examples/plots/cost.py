@@ -9,7 +9,7 @@ import approxmcmc as amc
 from approxmcmc.datasets import synthetic_logistic
 
 X, y = synthetic_logistic(n=5_000, d=5, seed=1)
-target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
+target = amc.LogisticRegression(X, y, prior_scale=1.0)
 runs = {
     epsilon: amc.sample(
         target,

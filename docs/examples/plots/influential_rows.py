@@ -12,7 +12,7 @@ from approxmcmc.datasets import synthetic_categories
 
 data = synthetic_categories(20_000, 3, [6], seed=1)
 target = amc.ControlVariate(
-    amc.targets.LogisticRegression(data.X_train, data.y_train, coef_names=data.columns), always_read="auto"
+    amc.LogisticRegression(data.X_train, data.y_train, coef_names=data.columns), always_read="auto"
 )
 sampler = amc.MetropolisHastings(amc.SurrogateTransition(), amc.ExactTest())
 trace = amc.sample(target, sampler, draws=1000, tune=100, chains=2, random_seed=1, progressbar=False)

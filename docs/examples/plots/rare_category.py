@@ -13,7 +13,7 @@ import approxmcmc as amc
 from approxmcmc.datasets import synthetic_categories
 
 data = synthetic_categories(20_000, 3, [6], seed=1)
-plain = amc.targets.LogisticRegression(data.X_train, data.y_train, coef_names=data.columns)
+plain = amc.LogisticRegression(data.X_train, data.y_train, coef_names=data.columns)
 expanded, split = amc.ControlVariate(plain), amc.ControlVariate(plain, always_read="auto")
 test = amc.SequentialTTest(epsilon=0.05, batch_size=64, growth=2, tol=0.05)
 settings = {"tune": 500, "chains": 2, "random_seed": 1, "progressbar": False}

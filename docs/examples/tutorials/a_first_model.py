@@ -38,7 +38,7 @@ table.head()
 # The numbers are standardised, so that one prior suits all coefficients. A column of text has an effect for each level
 # but the reference level.
 
-target = amc.targets.LogisticRegression(table, returns, prior_scale=1.0, intercept=True)
+target = amc.LogisticRegression(table, returns, prior_scale=1.0, intercept=True)
 print(target)
 
 # %%

@@ -56,7 +56,7 @@ print(formula.predict(trace, data=new, inplace=False).posterior["mu"].mean(("cha
 # the cost, for any number of levels.
 
 late = (table["days"] > 4.0).astype(int)
-target = amc.targets.LogisticRegression(table[["distance", "kind"]], late, intercept=True)
+target = amc.LogisticRegression(table[["distance", "kind"]], late, intercept=True)
 print(target)
 trace = amc.sample(target, random_seed=1, progressbar=False)
 print(trace.posterior["kind"].mean(("chain", "draw")))

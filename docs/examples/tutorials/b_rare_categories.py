@@ -20,7 +20,7 @@ import approxmcmc as amc
 from approxmcmc.datasets import synthetic_categories
 
 data = synthetic_categories(20_000, 3, [6], seed=1)
-plain = amc.targets.LogisticRegression(data.X_train, data.y_train, coef_names=data.columns)
+plain = amc.LogisticRegression(data.X_train, data.y_train, coef_names=data.columns)
 for j, name in enumerate(data.columns[3:], start=3):
     print(f"{name}: {(data.X_train[:, j] > data.X_train[:, j].mean()).sum()} rows")
 rarest = data.columns[-1]

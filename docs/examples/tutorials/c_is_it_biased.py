@@ -19,7 +19,7 @@ import approxmcmc as amc
 from approxmcmc.datasets import synthetic_logistic
 
 X, y = synthetic_logistic(n=5_000, d=5, seed=1)
-target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
+target = amc.LogisticRegression(X, y, prior_scale=1.0)
 test = amc.SequentialTTest(epsilon=0.2, batch_size=300)
 walk = amc.MetropolisHastings(amc.RandomWalk(0.05), test)
 trace = amc.sample(target, walk, draws=16_000, tune=500, random_seed=1, audit_every=3, progressbar=False)

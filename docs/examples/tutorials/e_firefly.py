@@ -45,7 +45,7 @@ right.set(xlabel="predictor of a row", title="chance to be bright", ylim=(0, 1))
 # third chain reads all rows.
 
 X, y = synthetic_logistic(n=20_000, d=3, seed=1)
-target = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
+target = amc.LogisticRegression(X, y, prior_scale=1.0)
 walk = amc.RandomWalk(0.03, target_acceptance=0.234)
 samplers = {
     "all rows": amc.MetropolisHastings(walk, amc.ExactTest()),

@@ -28,7 +28,7 @@ from approxmcmc.study.report import write_report
 
 def regression():
     X, y = synthetic_logistic(n=10_000, d=5, seed=1)
-    return amc.targets.LogisticRegression(X, y, prior_scale=1.0)
+    return amc.LogisticRegression(X, y, prior_scale=1.0)
 
 
 def walk(epsilon):

@@ -67,7 +67,7 @@ class NumPySGLD(ChainSampler):
 
 def regression():
     X, y = synthetic_logistic(n=20_000, d=5, seed=1)
-    return amc.targets.LogisticRegression(X, y, prior_scale=1.0)
+    return amc.LogisticRegression(X, y, prior_scale=1.0)
 
 
 study = Study(

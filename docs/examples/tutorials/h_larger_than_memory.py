@@ -46,7 +46,7 @@ print(f"{X.nbytes / 1e6:.0f} MB on disk")
 
 X = np.memmap(folder / "X.f64", dtype=np.float64, mode="r", shape=(n, d))
 y = np.memmap(folder / "y.f64", dtype=np.float64, mode="r", shape=(n,))
-plain = amc.targets.LogisticRegression(X, y, prior_scale=1.0)
+plain = amc.LogisticRegression(X, y, prior_scale=1.0)
 print("the target's data are the file:", np.shares_memory(plain.X, X))
 
 # %%
