@@ -77,6 +77,7 @@ def _install(session: nox.Session, *selection: str) -> None:
 PLAIN = [
     "tests/unit",
     "tests/equivalence",
+    "tests/contracts/test_trace_page.py",
     "tests/faults/test_damaged_files.py",
     "tests/oracle/test_annealed.py::TestChains",
     "tests/oracle/test_barker.py",
