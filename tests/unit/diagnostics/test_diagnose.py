@@ -9,6 +9,7 @@ import arviz as az
 import numpy as np
 import pandas as pd
 import pytest
+import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc.acceptance import SequentialTTest
@@ -16,6 +17,7 @@ from approxmcmc.diagnostics import convergence, diagnose
 from approxmcmc.diagnostics.convergence import Sample
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.gates import Gate
+from approxmcmc.diagnostics.health import undefined
 from approxmcmc.diagnostics.modes import places_of_chains
 from approxmcmc.errors import InvalidInputError
 from tests.fakes import autoregression, fake_trace
@@ -372,3 +374,10 @@ class TestInARun:
     @pytest.mark.filterwarnings("error")
     def test_is_quiet_when_all_is_well(self):
         assert self.run(scale=2.4, draws=3000)["posterior"].attrs["problems"] == ""
+
+
+def test_proposals_out_of_reach_are_a_share_of_the_steps_where_nothing_is_decided():
+    """As with AlwaysAccept, whose steps are no decisions."""
+    counts = {"out_of_reach": [[0, 1, 0, 0]], "decisions_made": [[0, 0, 0, 0]]}
+    [found] = undefined(xr.Dataset({name: (("chain", "draw"), np.array(of)) for name, of in counts.items()}))
+    assert found.value == 0.25 and "at 1 of 4 proposals" in found.finding
