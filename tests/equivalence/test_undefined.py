@@ -188,7 +188,7 @@ def test_firefly_rejects_out_of_reach_of_the_joint_density(move, value):
     """Bit by bit the chain of a joint density that is 0 where the other is undefined; within reach the chain ends."""
     walks = amc.proposals.Mixture([amc.RandomWalk(0.3), amc.RandomWalk(8.0)])
     moves = {"walk": walks, "slice": amc.samplers.Slice(20.0)}
-    sampler = amc.Firefly(moves[move], bound="own", z_update=amc.ImplicitResampling(0.3))
+    sampler = amc.Firefly(moves[move], bound="own", z_update=amc.samplers.ImplicitResampling(0.3))
     settings = {"draws": 60, "tune": 0, "random_seed": 7, "initvals": np.zeros(1), "progressbar": False, "chains": 1}
     undefined, zero = (amc.sample(bounded(there), sampler, **settings) for there in (value, -math.inf))
     np.testing.assert_array_equal(undefined.posterior["theta"], zero.posterior["theta"])

@@ -107,6 +107,7 @@ class Padding:
 
     def rebuild(self, graphs: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Rebuild lists of graphs over the padded rows of all groups, one group after the other."""
+        graphs = [replace_nodes(terms, _added_to_zeros) for terms in graphs]
         replacements: dict[Any, Any] = {}
         for leaf in leaves([graph for terms in graphs for graph in terms]):
             array = value_of(leaf)
@@ -128,6 +129,18 @@ class Padding:
     def sum(self, terms: Any) -> Any:
         """Sum the terms of padded rows over the rows of each group."""
         return pt.switch(self.is_row, sum_beyond(terms, 1).reshape((-1, self.longest)), 0.0).sum(axis=1)
+
+
+def _added_to_zeros(node: Any, inputs: list[Any]) -> list[Any] | None:
+    """Return the sum of an array of zeros and what a node repeats to the shape of that array; None for other nodes.
+
+    Rewriting writes a product with zeros, such as X b for X = 0, as a number repeated for each row. Then no array
+    would say which axis counts rows.
+    """
+    if name_of(node) != "Alloc" or None in node.outputs[0].type.shape:
+        return None
+    shape = node.outputs[0].type.shape
+    return [inputs[0] + pt.constant(np.zeros(shape, dtype=inputs[0].dtype))]
 
 
 def in_state(graphs: Sequence[Any], state: Mapping[Any, int]) -> list[Any]:

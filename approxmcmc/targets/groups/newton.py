@@ -27,7 +27,11 @@ def factorise(A: np.ndarray, C: np.ndarray) -> None:
             total = A[i, j]
             for k in range(j):
                 total -= C[i, k] * C[j, k]
-            C[i, j] = math.sqrt(total) if i == j else total / C[j, j]
+            if i > j:
+                C[i, j] = total / C[j, j]
+            else:
+                # Curvatures that overflow leave no positive number; compiled code would take NaN as their root, too.
+                C[i, j] = math.sqrt(total) if total > 0.0 else math.nan
 
 
 @batched

@@ -81,7 +81,8 @@ def make_nodes(
         width = 1.0
         for k in range(K):
             width *= C[k, k]
-        base -= log(width)
+        # Far from the mode a curvature may overflow; such a point has the density 0, and searches step back from it.
+        base -= log(width) if width > 0.0 else math.inf
         if has_shape:
             for i in range(n):
                 base += of_row(read(responses, lo + i), shape)[0]

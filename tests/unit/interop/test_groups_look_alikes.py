@@ -204,7 +204,7 @@ def no_groups():
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (heavy_tails, "z: the rows of y: the distribution StudentT is not supported"),
+        (heavy_tails, "z: the rows of y: StudentT rows are not log-concave in the predictor"),
         (two_noises, "z: the scale of the noise is not one parameter times known numbers"),
         (LOOK_ALIKES["a random walk, by law"][0], "z: its distribution is RandomWalk"),
         (no_groups, None),

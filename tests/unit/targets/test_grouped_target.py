@@ -362,7 +362,7 @@ def test_careless_input_is_refused_in_words():
     with pytest.raises(IncompatibleError, match="must be log-concave in eta"):
         GroupedTarget(data.X, data.y, data.groups, family=two_modes)
     with pytest.raises(InvalidInputError, match="family must be one of 'logit'"):
-        GroupedTarget(data.X, data.y, data.groups, family="gamma")
+        GroupedTarget(data.X, data.y, data.groups, family="beta")
     with pytest.raises(InvalidInputError, match="normal rows need no quadrature"):
         GroupedTarget(data.X, data.y, data.groups, family="normal", shape=1.0)
     with pytest.raises(InvalidInputError, match=r"responses of 'poisson' are integers from 0, found -1 in row 0"):
