@@ -208,13 +208,17 @@ def bound(reach):
 
 @pytest.mark.parametrize(("given", "reach"), [(3.0, 3.0), (1.0, 1.0), ("observed", 1.0), ("target", 3.5)])
 def test_one_decision_and_what_it_counts(given, reach):
-    """It stops where the first mean is further from mu_0 than the bound; Lambda is -0.5 + 4 lbar."""
+    """It stops where the first mean is further from mu_0 than the bound; Lambda is -0.5 + 4 lbar.
+
+    All terms together have the range 3.5, so the last look refutes a smaller number.
+    """
     test = BernsteinTest(0.9, 2, 1.0, range=given)
+    refuted = {"range_violations": 1} if isinstance(given, float) else {}
     for side, early in ((-1.0, 1), (1.0, 0)):
         mu_0 = 1.5 + side * bound(reach) * (1.0 + 1e-6)
         assert decide_once(test, TERMS, 4.0 * mu_0 - 0.5, -0.5) == (early, 5.5, booked(1, 2), {})
         mu_0 = 1.5 + side * bound(reach) * (1.0 - 1e-6)
-        assert decide_once(test, TERMS, 4.0 * mu_0 - 0.5, -0.5) == (early, 8.5, booked(2, 4), {})
+        assert decide_once(test, TERMS, 4.0 * mu_0 - 0.5, -0.5) == (early, 8.5, booked(2, 4, **refuted), {})
     assert decide_once(test, TERMS, 4.0 * 2.25, 0.0)[0] == 0  # a tie is rejected
 
 

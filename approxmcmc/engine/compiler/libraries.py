@@ -39,6 +39,8 @@ def installed_version(package: str) -> str | None:
     """
     if package == _PACKAGE:
         return ""
+    if not package:  # code that `exec` runs belongs to no module
+        return None
     named = counted_by_name(package)
     return _installed_version(package) if named is None else named
 
