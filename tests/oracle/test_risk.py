@@ -167,7 +167,7 @@ def bootstrap_by_loops(errors, mcse, directions, resampling):
     n, (_, _, dim) = len(errors), errors.shape
     center, scatter = errors.mean(axis=0), errors - errors.mean(axis=0)
     draws = []
-    for g, scales, normals in zip(*resampling, strict=True):
+    for g, scales, normals in zip(resampling.replicates, resampling.scales, resampling.reference, strict=True):
         chi_square = scipy.stats.chi2(n - 1).isf(scipy.stats.norm.cdf(scales[0]))
         student = np.tensordot(g, scatter, axes=1) / np.sqrt(n * chi_square)
         row = np.empty((3, errors.shape[1]))
