@@ -76,7 +76,7 @@ def compare(model: RandomModel, plan: str) -> None:
 
 
 # Models of each plan in the session `tests`, some 40 s of a processor in total.
-MODELS = {"as chosen": 4, "integrated": 8, "linear predictors": 8, "rows of the graph": 8}
+MODELS = {"as chosen": 10, "integrated": 12, "linear predictors": 20, "rows of the graph": 20}
 
 
 @pytest.mark.slow
