@@ -1,5 +1,7 @@
 """Several observed variables that share groups: their rows are one stack, and an integral is over all of a group."""
 
+import dataclasses
+
 import numpy as np
 import pymc as pm
 import pytest
@@ -139,7 +141,7 @@ def test_rows_taken_for_those_of_the_other_law_are_seen_by_the_models_own_densit
 
     def swapped(laws, shapes):
         law = right(laws, shapes)
-        return law._replace(family=" and ".join(reversed(law.family.split(" and "))))
+        return dataclasses.replace(law, family=law.second, second=law.family)
 
     monkeypatch.setattr(observed, "joint_law", swapped)
     with pytest.raises(NotGroupsError, match="and that of the model"):
