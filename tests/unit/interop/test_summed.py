@@ -91,6 +91,16 @@ def sites_in_rows(rng, n=5):
     return model
 
 
+def zeros(rng, n=2):
+    """Groups of 4 and 2 rows whose predictor has a product with zeros, which rewriting repeats for each row."""
+    codes = np.array([0, 1, 0, 0, 1, 0])
+    with pm.Model() as model:
+        a, b, mu = pm.Normal("a", 0, 1), pm.Normal("b", 0, 1, shape=1), pm.Normal("mu", 0, 1, shape=2)
+        z = pm.Bernoulli("z", logit_p=a * rng.normal(size=n), shape=n)
+        pm.Exponential("y", pm.math.exp(np.zeros((6, 1)) @ b + mu[z[codes]]), observed=rng.exponential(size=6))
+    return model
+
+
 def two_observed(rng, n=5):
     with pm.Model() as model:
         w = pm.Dirichlet("w", np.ones(2))
@@ -151,6 +161,7 @@ KINDS = [
     outliers,
     sites,
     sites_in_rows,
+    zeros,
     two_observed,
     classes,
     cells,
