@@ -249,8 +249,12 @@ METHODS = {
 
 
 def start_of(target):
-    """Return the point where a chain starts: the target's own, or one beside it if parameters are continuous."""
-    theta = np.asarray(target.initial_point(), dtype=float)
+    """Return the point where a chain starts: the target's own, or one beside it if parameters are continuous.
+
+    It is rounded, because a target may search it (the mode of groups), and Langevin steps amplify a difference of 1e-12
+    between compiled and uncompiled searches to 1e-8.
+    """
+    theta = np.round(np.asarray(target.initial_point(), dtype=float), 6)
     return theta if isinstance(target, DiscreteTarget) else theta + 0.1 * (-1.0) ** np.arange(theta.size)
 
 
