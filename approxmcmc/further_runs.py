@@ -280,7 +280,7 @@ def with_longer_tuning(last: Attempt) -> Change | None:
 
 
 def by_next_plan(last: Attempt, target: Target, changes: list[str]) -> Change | None:
-    """Return the plan of the cheapest exact candidate that has not run; None if there is none that is cheap enough."""
+    """Return the plan of the cheapest exact candidate that has not run; None if each costs too much."""
     table = json.loads(last.plan.attrs.get("choice", "[]"))
     if not table or table[0]["price"] is None:
         return None

@@ -62,8 +62,8 @@ class OtherMode(NamedTuple):
     """Another mode than the known one.
 
     `log_density` and `log_mass` are differences from the known mode in nats, NaN if unknown; `distance` is in posterior
-    standard deviations; `symmetry` names the map that takes one mode to the other, "" if there is none; `is_left` says
-    whether a chain of the sampler moved from there to the known mode; `starts`, shape (n, dim), are states of a chain
+    standard deviations; `symmetry` names the map that takes one mode to the other, "" if no symmetry does; `is_left`
+    says whether a chain of the sampler moved from there to the known mode; `starts`, shape (n, dim), are states of a chain
     that stayed around the mode, none if the chain left it, or if the sampler cannot run there.
     """
 
@@ -80,7 +80,7 @@ class Search(NamedTuple):
 
     `searches` is the number of climbs, `unfinished` how many of them ended on a slope far below the posterior, `passes`
     their passes over all rows. `others` are the other modes; `left_out` is the largest log mass, relative to
-    the known mode, of those with a negligible mass, NaN if there are none. `failure` says why the search failed.
+    the known mode, of those with a negligible mass, NaN if no mode has one. `failure` says why the search failed.
     """
 
     searches: int = 0

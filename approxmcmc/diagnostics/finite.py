@@ -22,7 +22,7 @@ def finite(posterior: xr.Dataset) -> Finding:
 
 
 def not_finite(posterior: xr.Dataset) -> str:
-    """Return a sentence that names the parameters with draws that are not finite; "" if there are none.
+    """Return a sentence that names the parameters with draws that are not finite; "" if all are finite.
 
     Examples
     --------

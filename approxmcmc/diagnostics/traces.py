@@ -178,7 +178,7 @@ def replicate_of(trace: xr.DataTree) -> str:
 
 
 def weights_of(trace: xr.DataTree) -> np.ndarray | None:
-    """Return the weights of the draws, shape (chain, draw), from ``weight`` or ``log_weight``; None if there are none.
+    """Return the weights of the draws, shape (chain, draw), from ``weight`` or ``log_weight``; None without either.
 
     Raises
     ------

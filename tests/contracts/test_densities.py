@@ -85,7 +85,7 @@ def test_only_families_write_down_densities():
     found = {path.relative_to(PACKAGE).as_posix(): marks(path.read_text(encoding="utf-8")) for path in sorted(files)}
     marked = {file: lines for file, lines in found.items() if lines}
     new = {file: lines for file, lines in marked.items() if file not in OTHER}
-    assert new == {}, "a density belongs into `families`; if this is none, give the reason in OTHER"
+    assert new == {}, "a density belongs in `families`; give the reason in OTHER for what is no density"
     assert sorted(marked) == sorted(OTHER), "an entry of OTHER whose file has no mark any more"
 
 
