@@ -246,6 +246,11 @@ def check_derivatives(family, case):
     np.testing.assert_allclose(second, expected, rtol=1e-7, atol=1e-7)
 
 
+def size_of_derivative(case, order, eta, y, shape):
+    """Return the absolute derivative of the log density in eta, of an order; `y` broadcasts against points near eta."""
+    return np.abs(derivative(lambda t: case.density(t, y, case.size, shape), eta, order))
+
+
 def check_bounds(family, case):
     """Bounds are at least the largest derivative found on a fine grid, and not twice as large where they are sharp."""
     wide = np.linspace(-case.far, case.far, 961)
@@ -253,7 +258,7 @@ def check_bounds(family, case):
     everywhere = (family.slope_bound, family.second_derivative_bound, family.third_derivative_bound)
     for order, (local, bound) in enumerate(zip(within, everywhere, strict=True), 1):
         eta, y = case.rows(wide)
-        values = np.abs(derivative(lambda t: case.density(t, y[:, None], case.size, 1.0), eta, order))  # noqa: B023
+        values = size_of_derivative(case, order, eta, y[:, None], 1.0)
         if bound is not None:
             of_size = bound * case.size
             assert values.max() <= of_size * (1.0 + 1e-9) and of_size <= 1.05 * values.max() + 1e-12
@@ -262,20 +267,15 @@ def check_bounds(family, case):
         for reach in REACHES:
             eta, y = case.rows()
             steps = reach * np.linspace(-1.0, 1.0, 41)
-            values = derivative(
-                lambda t: case.density(t, y[:, None, None], case.size, case.shape),  # noqa: B023
-                eta[:, None] + steps,
-                order,
-            )
-            largest = np.abs(values).max(axis=1)
+            largest = size_of_derivative(case, order, eta[:, None] + steps, y[:, None, None], case.shape).max(axis=1)
             found = local(eta, y, np.full(y.shape, case.size), case.shape, np.full(y.shape, reach))
             assert (found >= largest * (1.0 - 1e-9) - 1e-9).all(), (order, reach)
         eta, y = case.rows(wide)
-        values = derivative(lambda t: case.density(t, y[:, None], case.size, case.shape), eta, order)  # noqa: B023
+        values = size_of_derivative(case, order, eta, y[:, None], case.shape)
         with np.errstate(all="ignore"):
             found = local(np.zeros(len(y)), y, np.full(y.shape, case.size), case.shape, np.full(y.shape, np.inf))
         known = np.isfinite(found)  # an infinite bound, or NaN, says that no bound is known
-        assert (found[known] >= np.abs(values[known]) * (1.0 - 1e-9) - 1e-9).all(), (order, "everywhere")
+        assert (found[known] >= values[known] * (1.0 - 1e-9) - 1e-9).all(), (order, "everywhere")
 
 
 def check_minorants(family, case):
