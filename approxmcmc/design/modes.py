@@ -61,10 +61,11 @@ SHARE = 0.05  # of the last states of a chain that must lie within
 class OtherMode(NamedTuple):
     """Another mode than the known one.
 
-    `log_density` and `log_mass` are differences from the known mode in nats, NaN if unknown; `distance` is in posterior
-    standard deviations; `symmetry` names the map that takes one mode to the other, "" if no symmetry does; `is_left`
-    says whether a chain of the sampler moved from there to the known mode; `starts`, shape (n, dim), are states of a chain
-    that stayed around the mode, none if the chain left it, or if the sampler cannot run there.
+    `log_density` and `log_mass` are differences from the known mode in nats, NaN if unknown; `distance` is in
+    posterior standard deviations; `symmetry` names the map that takes one mode to the other, "" if no symmetry
+    does; `is_left` says whether a chain of the sampler moved from there to the known mode; `starts`, shape (n,
+    dim), are states of a chain that stayed around the mode, none if the chain left it, or if the sampler cannot run
+    there.
     """
 
     log_density: float

@@ -7,21 +7,18 @@ exp(t_1 + ... + t_{K-2}), as the transform ``ordered`` of PyMC has.
 """
 
 import dataclasses
-import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from approxmcmc.contracts import Variables, content_hash
-from approxmcmc.engine.compiler.pinned import with_context
 from approxmcmc.engine.numerics import exp
-from approxmcmc.engine.terms.batches import LOG_PRIOR
-from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.ordered import cutpoints_of
-from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
+from approxmcmc.targets.normal_prior import PriorOfNumbers
+from approxmcmc.targets.tall_data import SMALLEST_SCALE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +96,7 @@ def add_slopes(theta: np.ndarray, out: np.ndarray, known: Scales) -> None:
     out[first] -= known.cutpoint_precision * (above + cutpoints[0])
 
 
-class OrderedPrior(Prior):
+class OrderedPrior(PriorOfNumbers):
     """N(0, scale^2) for each coefficient, and N(0, cutpoint_scale^2) for cutpoints, given that they increase.
 
     Parameters
@@ -109,6 +106,10 @@ class OrderedPrior(Prior):
     n_cutpoints
         Number of cutpoints, the last entries of theta.
     """
+
+    log_density = log_ordered
+    slopes = add_slopes
+    known: Scales
 
     def __init__(self, scale: float, cutpoint_scale: float, n_cutpoints: int, *, who: str) -> None:
         super().__init__(scale, None, who=who)
@@ -129,23 +130,6 @@ class OrderedPrior(Prior):
 
     def normal(self, dim: int) -> None:
         """Return None: the prior of theta is not normal."""
-
-    def compile(self, dim: int) -> Any:
-        """Return the compiled log prior."""
-        return self._log_prior
-
-    def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
-        """Return the compiled gradient of the log prior."""
-        return self._gradient
-
-    @functools.cached_property
-    def _log_prior(self) -> Any:
-        """The compiled log prior, cached as that of `NormalPrior`."""
-        return with_context(log_ordered, LOG_PRIOR.signature, self.known)
-
-    @functools.cached_property
-    def _gradient(self) -> Any:
-        return with_context(add_slopes, ADD_PRIOR_GRADIENT, self.known)
 
     def identity(self) -> str:
         """Return a hash of the prior."""

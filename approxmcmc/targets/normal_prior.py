@@ -1,8 +1,8 @@
 """Independent normal priors with a mean and a scale for each parameter; inf is flat."""
 
 import functools
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -36,23 +36,15 @@ def add_slopes(theta: np.ndarray, out: np.ndarray, known: Normals) -> None:
         out[j] -= known.precision[j] * (theta[j] - known.mean[j])
 
 
-class NormalPrior(Prior):
-    """N(mean_j, scale_j^2), independent; the code is compiled once for all means and scales.
+class PriorOfNumbers(Prior):
+    """A prior of the library's own, as a density and its slopes that read the numbers `known`, compiled once for all.
 
-    Parameters
-    ----------
-    mean, scale
-        Shape (dim,) each; a scale of inf is flat.
+    A subclass sets the functions ``log_density(theta, known)`` and ``slopes(theta, out, known)``, and `known`.
     """
 
-    def __init__(self, mean: np.ndarray, scale: np.ndarray) -> None:
-        super().__init__(1.0, None, who="NormalPrior")
-        self.scale = float("nan")  # parameters have different scales
-        self.known = Normals(np.array(mean, dtype=np.float64), 1.0 / np.square(np.array(scale, dtype=np.float64)))
-
-    def normal(self, dim: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return means and precisions; shape (dim,) each."""
-        return self.known.mean, self.known.precision
+    log_density: ClassVar[Callable[..., float]]
+    slopes: ClassVar[Callable[..., None]]
+    known: NamedTuple
 
     def compile(self, dim: int) -> Any:
         """Return the compiled log prior."""
@@ -65,11 +57,34 @@ class NormalPrior(Prior):
     @functools.cached_property
     def _log_prior(self) -> Any:
         """The compiled log prior, cached: making it takes 0.25 s, and a run uses it five times."""
-        return with_context(log_normals, LOG_PRIOR.signature, self.known)
+        return with_context(type(self).log_density, LOG_PRIOR.signature, self.known)
 
     @functools.cached_property
     def _gradient(self) -> Any:
-        return with_context(add_slopes, ADD_PRIOR_GRADIENT, self.known)
+        return with_context(type(self).slopes, ADD_PRIOR_GRADIENT, self.known)
+
+
+class NormalPrior(PriorOfNumbers):
+    """N(mean_j, scale_j^2), independent; the code is compiled once for all means and scales.
+
+    Parameters
+    ----------
+    mean, scale
+        Shape (dim,) each; a scale of inf is flat.
+    """
+
+    log_density = log_normals
+    slopes = add_slopes
+    known: Normals
+
+    def __init__(self, mean: np.ndarray, scale: np.ndarray) -> None:
+        super().__init__(1.0, None, who="NormalPrior")
+        self.scale = float("nan")  # parameters have different scales
+        self.known = Normals(np.array(mean, dtype=np.float64), 1.0 / np.square(np.array(scale, dtype=np.float64)))
+
+    def normal(self, dim: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return means and precisions; shape (dim,) each."""
+        return self.known.mean, self.known.precision
 
     def identity(self) -> str:
         """Return a hash of the prior."""
