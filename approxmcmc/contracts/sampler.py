@@ -2,8 +2,9 @@
 
 import abc
 import dataclasses
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -99,11 +100,17 @@ class AnySampler(abc.ABC):
         `adapted` holds the tuned values of each chain. An audit compares a decision with the one on all data; a
         coupling of :meth:`exact_twin` then measures what a wrong decision changes.
         """
-        return "only Metropolis-Hastings has audited steps"
+        return f"{type(self).__name__} has no audited steps"
 
 
 class Sampler(AnySampler):
     """How target, proposal and test make one step."""
+
+    scope: ClassVar[Mapping[str, str]] = {}
+    """By the name of a method that only some samplers have: why this one does not have it, or on which targets it does.
+
+    For `transition_matrix`, `coupling`, `replicate` and `draws_law`; refusals show it.
+    """
 
     @abc.abstractmethod
     def build(self, target: Any, *, audit_every: int | str | None) -> Program:
@@ -141,8 +148,7 @@ class Sampler(AnySampler):
     def coupling(self, target: Any, adapted: Mapping[str, float] | None = None) -> CompiledCoupling:
         """Return two coupled chains of :meth:`exact_twin`, or raise; `adapted` holds the tuned values of a chain."""
         raise IncompatibleError(
-            f"couplings: no coupling is known for {self!r} on {target!r}; use Metropolis-Hastings, with "
-            "SingleSite on discrete states, Gibbs on binary sites, or Exchange on doubly intractable targets"
+            f"couplings: no coupling is known for {self!r} on {target!r}{self._why_without('coupling')}"
         )
 
     def transition_matrix(
@@ -160,8 +166,8 @@ class Sampler(AnySampler):
             When the transition probabilities are unknown; in this base class always.
         """
         raise IncompatibleError(
-            f"transition_matrix: the transition probabilities of {self!r} are unknown; use MetropolisHastings, Gibbs or"
-            " Exchange"
+            f"transition_matrix: the transition probabilities of {self!r} are unknown"
+            f"{self._why_without('transition_matrix')}"
         )
 
     def decisions_per_step(self, target: Any) -> int:
@@ -182,7 +188,7 @@ class Sampler(AnySampler):
             When decisions cannot be made at a given state; in this base class always.
         """
         raise IncompatibleError(
-            f"estimate_delta: decisions of {self!r} cannot be replicated; use MetropolisHastings or Gibbs"
+            f"estimate_delta: decisions of {self!r} cannot be replicated{self._why_without('replicate')}"
         )
 
     def exact_limit(self, target: Any) -> "Sampler":
@@ -197,7 +203,30 @@ class Sampler(AnySampler):
         IncompatibleError
             When steps draw no auxiliary data, or their distribution is unknown; in this base class always.
         """
-        raise IncompatibleError(f"{self!r} has no auxiliary draws of known distribution; Exchange and NoisyLangevin do")
+        raise IncompatibleError(
+            f"{self!r} has no auxiliary draws of known distribution{self._why_without('draws_law')}"
+        )
+
+    def _why_without(self, method: str) -> str:
+        """Return the end of a refusal: why this sampler lacks a method, and which samplers have it."""
+        has_it = _has(type(self), method)
+        why = "" if has_it else self.scope.get(method, "")
+        others = [
+            cls.__name__ + (f" ({cls.scope[method]})" if method in cls.scope else "")
+            for cls in sorted(_subclasses(Sampler), key=lambda cls: cls.__name__)
+            if _has(cls, method) and not inspect.isabstract(cls)
+        ]
+        return (f": {why}" if why else "") + (f"; possible with {', '.join(others)}" if others else "")
+
+
+def _has(sampler: type[Sampler], method: str) -> bool:
+    """Return whether a class of samplers defines a method that the base class refuses."""
+    return getattr(sampler, method) is not getattr(Sampler, method)
+
+
+def _subclasses(cls: type[Any]) -> set[type[Any]]:
+    """Return the classes that derive from `cls`, at any depth, as far as they have been imported."""
+    return {found for child in cls.__subclasses__() for found in (child, *_subclasses(child))}
 
 
 class TestedSampler(Sampler):

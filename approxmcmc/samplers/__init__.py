@@ -9,7 +9,7 @@ from approxmcmc.samplers.auxiliary_variable import (
 )
 from approxmcmc.samplers.firefly import ExplicitResampling, Firefly, ImplicitResampling
 from approxmcmc.samplers.gibbs import Gibbs, PoissonGibbs
-from approxmcmc.samplers.gibbs.law import realised_conditional
+from approxmcmc.samplers.gibbs.replication import realised_conditional
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
 from approxmcmc.samplers.pdmp import BouncyParticle, ZigZag
 from approxmcmc.samplers.slice import Slice, SliceSampler

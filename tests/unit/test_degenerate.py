@@ -16,7 +16,7 @@ from approxmcmc.diagnostics import importance_estimates
 from approxmcmc.diagnostics.compare import compare_samplers
 from approxmcmc.diagnostics.estimands import evaluate, evaluate_reference
 from approxmcmc.errors import GoldStandardError, IncompatibleError, InvalidInputError, SamplingWarning
-from approxmcmc.samplers.gibbs.law import realised_conditional
+from approxmcmc.samplers.gibbs.replication import realised_conditional
 from studies.tools.discrete import empirical_conditional
 from tests.fakes import fake_trace
 from tests.models import logistic, normal_loglik

@@ -1,6 +1,5 @@
-"""Gibbs sampling of discrete targets: the sampler and its compiled sweep."""
+"""Gibbs sampling of discrete targets: the samplers and their compiled sweep."""
 
-from approxmcmc.samplers.gibbs.poisson_gibbs import PoissonGibbs
-from approxmcmc.samplers.gibbs.settings import Gibbs
+from approxmcmc.samplers.gibbs.settings import Gibbs, PoissonGibbs
 
 __all__ = ["Gibbs", "PoissonGibbs"]

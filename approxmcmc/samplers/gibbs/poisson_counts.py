@@ -26,7 +26,6 @@ from approxmcmc.acceptance.thinning import ROWS, arrivals
 from approxmcmc.contracts import CompiledConditionals, Streams
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, EXPECTED_READS, ROUNDS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.terms.alias_table import alias_table, draw_rows
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.gibbs.state import GibbsState, evidence_on
@@ -61,31 +60,6 @@ def largest_changes(conditionals: CompiledConditionals) -> np.ndarray:
         entries = tables[starts[here, None] + np.arange(size)].reshape(len(here), -1, n_states)
         changes[here] = np.ptp(entries, axis=2).max(axis=1)
     return changes
-
-
-def counts_maker(conditionals: CompiledConditionals, rate: float | None, *, who: str) -> Callable[[], PoissonCounts]:
-    """Return the function that makes the `PoissonCounts` of a chain; `rate` is lambda, None for L^2 of each site.
-
-    Raises IncompatibleError, in the name of `who`, if a table contains the probability 0.
-    """
-    tables = conditionals.tables[1]
-    if not np.isfinite(tables).all():
-        raise IncompatibleError(f"{who} needs bounded terms, but a table contains the probability 0; use Gibbs()")
-    changes = largest_changes(conditionals)
-    stops = conditionals.first + conditionals.n_terms
-    parts = [changes[first:stop] for first, stop in zip(conditionals.first, stops, strict=True)]
-    totals = np.array([part.sum() for part in parts])
-    added = np.where(totals > 0.0, totals**2 if rate is None else rate, 0.0)
-    shift = np.divide(added, totals, out=np.zeros_like(totals), where=totals > 0.0)
-    slots = [alias_table(part) if part.sum() > 0.0 else np.zeros((len(part), 4)) for part in parts]
-    table = np.concatenate(slots)
-    n_states = int(conditionals.n_states.max())
-
-    def make_state() -> PoissonCounts:
-        scratch = np.empty(ROWS, dtype=np.int64), np.empty(ROWS), np.empty((n_states, ROWS))
-        return PoissonCounts(table, shift, totals + added, *scratch)
-
-    return make_state
 
 
 @compiled
@@ -171,7 +145,43 @@ def settle_site(state: GibbsState, site: int, before: int, chosen: int, count: n
     return MOVED if chosen != before else STAYED
 
 
-@cached_by_content(maxsize=2)
-def draw_by_counts(metropolised: bool) -> Callable[..., int]:
-    """Return the update of one site: by Metropolis's rule given the counts, or by a draw given them."""
-    return flip_given_counts if metropolised else draw_given_counts  # type: ignore[no-any-return]
+class CompiledCounts(NamedTuple):
+    """The update of a site by counts, compiled.
+
+    ``draw(streams, state, site, count, value) -> status`` updates a site, ``make_state()`` makes the `PoissonCounts` of
+    a chain, and `expected_reads` is the mean number of terms that a sweep draws.
+    """
+
+    draw: Callable[..., int]
+    make_state: Callable[[], PoissonCounts]
+    expected_reads: float
+
+
+def compile_counts(
+    conditionals: CompiledConditionals, rate: float | None, metropolised: bool, *, who: str
+) -> CompiledCounts:
+    """Return the update of sites by counts; `rate` is lambda, None for L^2 of each site.
+
+    If `metropolised`, another state is accepted by Metropolis's rule given the counts. Raises IncompatibleError, in the
+    name of `who`, if a table contains the probability 0.
+    """
+    tables = conditionals.tables[1]
+    if not np.isfinite(tables).all():
+        raise IncompatibleError(f"{who} needs bounded terms, but a table contains the probability 0; use Gibbs()")
+    changes = largest_changes(conditionals)
+    stops = conditionals.first + conditionals.n_terms
+    parts = [changes[first:stop] for first, stop in zip(conditionals.first, stops, strict=True)]
+    totals = np.array([part.sum() for part in parts])
+    added = np.where(totals > 0.0, totals**2 if rate is None else rate, 0.0)
+    shift = np.divide(added, totals, out=np.zeros_like(totals), where=totals > 0.0)
+    slots = [alias_table(part) if part.sum() > 0.0 else np.zeros((len(part), 4)) for part in parts]
+    table = np.concatenate(slots)
+    expected = totals + added
+    n_states = int(conditionals.n_states.max())
+
+    def make_state() -> PoissonCounts:
+        scratch = np.empty(ROWS, dtype=np.int64), np.empty(ROWS), np.empty((n_states, ROWS))
+        return PoissonCounts(table, shift, expected, *scratch)
+
+    draw = flip_given_counts if metropolised else draw_given_counts
+    return CompiledCounts(draw, make_state, float(expected.sum()))

@@ -7,47 +7,43 @@ A sweep visits every site once, or D random sites, and draws each from its condi
 the sum over the factors psi_n that contain the site (the papers say "pairs": a factor of three sites has two others).
 An acceptance test decides whether a sum of terms is above a threshold, here logit(u), and may decide after a few terms.
 
+`PoissonGibbs` draws a site given Poisson counts of its terms, and reads only terms with a count above 0.
+
 References: Geman and Geman (1984); Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, sections 5
-and 6.3; in the conference version (2014) supplement F.
+and 6.3; in the conference version (2014) supplement F. Zhang and De Sa (2019), Poisson-minibatching for Gibbs sampling
+with convergence rate guarantees.
 """
 
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from approxmcmc.acceptance import ExactTest
 from approxmcmc.acceptance.exact import exact_twin_of
-from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import (
     AcceptanceTest,
     CompiledConditionals,
     CompiledCoupling,
-    CompiledTest,
     Component,
     Decision,
     DiscreteTarget,
-    Program,
+    Sampler,
     Streams,
     TestedSampler,
     TransitionMatrix,
 )
-from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.gibbs.law import couple_gibbs, replicate_sites, sweep_matrix
-from approxmcmc.samplers.gibbs.state import GibbsState, build_tests, new_state
-from approxmcmc.samplers.gibbs.step import (
-    SCANS,
-    draw_by_states,
-    draw_by_terms,
-    make_draw_by_field,
-    make_sweep,
-    prepare_nothing,
-    refresh_field,
-)
-from approxmcmc.sampling.chain import CompiledChain, compile_chain, names_recorded, new_clock
+from approxmcmc.samplers.checks import check_discrete
+from approxmcmc.samplers.gibbs.coupling import couple
+from approxmcmc.samplers.gibbs.distribution import transition_matrix
+from approxmcmc.samplers.gibbs.poisson_counts import CompiledCounts, compile_counts
+from approxmcmc.samplers.gibbs.program import GibbsProgram, counted_program, tested_program
+from approxmcmc.samplers.gibbs.replication import replicate_sites
+from approxmcmc.samplers.gibbs.state import build_tests
+from approxmcmc.samplers.gibbs.step import SCANS
 
 CONDITIONALS = ("auto", "terms")
 
@@ -107,6 +103,8 @@ class Gibbs(Component, TestedSampler):
     scan: str = "systematic"
     conditional: str = "auto"
 
+    scope: ClassVar[Mapping[str, str]] = {"coupling": "on binary sites"}
+
     def __post_init__(self) -> None:
         """Check the names, and that `test` is an `AcceptanceTest`."""
         for name, value, known in (("scan", self.scan, tuple(SCANS)), ("conditional", self.conditional, CONDITIONALS)):
@@ -117,13 +115,9 @@ class Gibbs(Component, TestedSampler):
                 f"Gibbs: test must be an acceptance test such as SequentialTTest(epsilon=0.05), found {self.test!r}"
             )
 
-    def build(self, target: DiscreteTarget, *, audit_every: int | str | None = "auto") -> "GibbsProgram":
+    def build(self, target: DiscreteTarget, *, audit_every: int | str | None = "auto") -> GibbsProgram:
         """Check that target and test fit, compile both, and return the program that starts chains."""
-        if not isinstance(target, DiscreteTarget):
-            raise IncompatibleError(
-                f"Gibbs needs a discrete target such as targets.BinaryMRF or targets.BayesianNetwork, found "
-                f"{target!r}; sample it with MetropolisHastings"
-            )
+        check_discrete(target, who="Gibbs")
         if self.test.order == "blocks":
             raise IncompatibleError(
                 f"Gibbs reads the factors of a site one by one in a random order, and {self.test!r} reads blocks; "
@@ -135,7 +129,7 @@ class Gibbs(Component, TestedSampler):
         if isinstance(audit_every, str):
             most = int(conditionals.n_terms.max())
             audit_every = max(50, round(20 * most / int(self.test.looks(most)[0])))
-        return GibbsProgram(target, conditionals, tests, self.scan, audit_every)
+        return tested_program(target, conditionals, tests, self.scan, audit_every)
 
     def why_not_invariant(self, target: DiscreteTarget) -> str:
         """Return the test's reason, at a site where the test is not exact; "" if all sites are exact."""
@@ -154,19 +148,18 @@ class Gibbs(Component, TestedSampler):
             return super().coupling(target, adapted)
         conditionals = target.compile_conditionals(fields=False)
         tests = build_tests(exact_twin_of(self.test), target, conditionals)
-        return couple_gibbs(target, conditionals, tests, self.scan)
+        return couple(target, conditionals, tests, self.scan)
 
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
         """Return the transition matrix of one sweep, or of the update of one `site`; `states` must be all states."""
-        if not isinstance(target, DiscreteTarget):
-            raise IncompatibleError(f"transition_matrix: Gibbs needs a discrete target, found {target!r}")
+        check_discrete(target, who="transition_matrix: Gibbs")
         conditionals = None
         if not isinstance(self.test, ExactTest):
             conditionals = target.compile_conditionals(fields=False)
             build_tests(self.test, target, conditionals)  # two states, and enough terms
-        return sweep_matrix(target, conditionals, self.test, self.scan, states, method, site)
+        return transition_matrix(target, conditionals, self.test, self.scan, states, method, site)
 
     def replicate(
         self, target: Any, program: Any, chain: Any, states: np.ndarray, replications: int, streams: Streams
@@ -179,62 +172,98 @@ class Gibbs(Component, TestedSampler):
         return int(target.n_states.size)
 
 
-class GibbsProgram(Program):
-    """A Gibbs sampler bound to a target."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class PoissonGibbs(Component, Sampler):
+    r"""Draw one site after the other given Poisson counts of its terms; one step is a sweep of D updates.
 
-    def __init__(
-        self,
-        target: DiscreteTarget,
-        conditionals: CompiledConditionals,
-        tests: tuple[CompiledTest, ...],
-        scan: str,
-        audit_every: int | None,
-    ) -> None:
-        self.target = target
-        self.conditionals = conditionals
-        self.tests = tests
-        test = tests[0]
-        self.audit_probability = 1.0 / audit_every if test.is_audited and audit_every else 0.0
-        self.count_names, self.value_names = names_recorded(
-            {*CORE_COUNTS, *test.records} - {"accepted", *(() if test.is_audited else AUDIT_COUNTS)},
-            {"perf_counter_diff", *test.records, *(() if test.log_likelihood is None else ("lp",))},
-        )
-        n_obs = float(conditionals.n_terms.mean())
-        self.attrs = {
-            "n_obs": int(n_obs) if n_obs.is_integer() else n_obs,  # terms per decision, not factors of the target
-            **({"audit_every": audit_every or 0} if test.is_audited else {}),
-            **({"data_order": "rows"} if test.log_likelihood is None else {}),
-        }
-        if conditionals.fields is not None:
-            sweep = make_sweep(refresh_field, SCANS[scan], make_draw_by_field(logit_uniform))
-        elif conditionals.n_states.max() > 2:
-            sweep = make_sweep(prepare_nothing, SCANS[scan], draw_by_states)
-        else:
-            sweep = make_sweep(prepare_nothing, SCANS[scan], draw_by_terms(logit_uniform, test))
-        self.loop = compile_chain(sweep, self.new_state(target.initial_point()))
+    Parameters
+    ----------
+    rate
+        :math:`\lambda`, the mean number of counts added for each site, positive. None: :math:`L_i^2`, so that the noise
+        of the log odds is at most of order 1.
+    metropolised
+        True: propose another state and accept by Metropolis's rule given the counts (PoissonMH), which moves more often
+        if sites have two states. False: draw from all states given the counts (Poisson-Gibbs).
+    scan
+        As for :class:`Gibbs`.
 
-    def new_state(self, theta: np.ndarray) -> GibbsState:
-        """Return the state of a chain at theta; nothing adapts, so tuning is burn-in."""
-        return new_state(self.conditionals, self.tests, theta, new_clock(0, self.audit_probability))
+    Raises
+    ------
+    InvalidInputError
+        When `rate` is not positive, or `scan` unknown.
+    IncompatibleError
+        When the target is not discrete, or a table holds the probability 0; raised before anything runs.
 
-    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return the unnormalised log densities of the states `thetas` (k, D), shape (k,)."""
-        return np.array([float(self.target.log_density(theta)) for theta in thetas])
+    Notes
+    -----
+    With terms :math:`\phi_n(x_i) \in [0, M_n]` of site `i`, minus the part that does not depend on its state, and
+    :math:`L_i = \sum_n M_n`,
 
-    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
-        """Return a chain that starts at `theta`, a state of positive probability; `n_tune` is not used."""
-        state = self.new_state(theta.copy())
-        state.log_density[0] = self.target.log_density(theta)
-        return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))
+    .. math:: s_n \sim \mathrm{Poisson}\left(\lambda M_n / L_i + \phi_n(x_i)\right), \qquad
+              p(x_i = k \mid s) \propto \prod_n \left(\lambda M_n / L_i + \phi_n(k)\right)^{s_n} .
 
-    def explain_failure(self, state: GibbsState) -> str:
-        """Return a sentence that names a term of NaN or +inf, its site, and the states of all sites."""
-        for site, n_states in enumerate(self.conditionals.n_states):
-            for k in range(n_states):
-                x = state.theta.copy()
-                x[site] = k
-                bad = np.flatnonzero(~(self.conditionals.terms_at(x, site) < math.inf))
-                if bad.size:
-                    more = f" and {bad.size - 1} more" if bad.size > 1 else ""
-                    return f"term {bad[0]}{more} of site {site} is NaN or +inf at x = {x.astype(int).tolist()}"
-        return f"the conditional of a site is not defined near x = {state.theta.astype(int).tolist()}"
+    Guarantee: exact, for every `rate`: the counts are auxiliary variables, and p(x) is the marginal of the joint
+    distribution.
+    Cost: :math:`\lambda + L_i` terms for each site on average, drawn with replacement, each at all of its states;
+    ``expected_reads`` and ``setup_expected_reads`` are their sums over a sweep. The sampler is cheaper than
+    :class:`Gibbs` if the energies :math:`L_i` of the sites are small compared with their numbers of terms. A small
+    `rate` makes the log odds given the counts noisy, with a variance of at most about :math:`L_i^2 / \lambda`, and the
+    chain slow.
+
+    ``accepted``, ``acceptance_rate`` and ``lp`` are not written. The stored states are int64.
+
+    References
+    ----------
+    Zhang and De Sa (2019), algorithms 2 and 4.
+
+    Examples
+    --------
+    >>> import approxmcmc as amc
+    >>> field = amc.targets.BinaryMRF.random_triples(12, scale=0.01, random_seed=0)
+    >>> sampler = amc.samplers.PoissonGibbs()
+    >>> trace = amc.sample(field, sampler, draws=50, chains=1, random_seed=1, progressbar=False)
+    >>> bool(trace.sample_stats["datapoints_touched"].mean() < 12 * 55)
+    True
+    """
+
+    rate: float | None = None
+    metropolised: bool = False
+    scan: str = "systematic"
+
+    scope: ClassVar[Mapping[str, str]] = {
+        "transition_matrix": "the counts of a site have infinitely many values",
+        "coupling": "two chains would have to draw the same counts, too",
+    }
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.rate is not None and not 0.0 < self.rate < math.inf:
+            raise InvalidInputError(f"PoissonGibbs: rate must be positive and finite, or None, found {self.rate!r}")
+        if self.scan not in SCANS:
+            raise InvalidInputError(f"PoissonGibbs: scan must be one of {tuple(SCANS)}, found {self.scan!r}")
+
+    def expected_reads(self, target: DiscreteTarget) -> float:
+        """Return the mean number of terms that a sweep reads.
+
+        Examples
+        --------
+        >>> import approxmcmc as amc
+        >>> field = amc.targets.BinaryMRF.random_triples(12, scale=0.01, random_seed=0)
+        >>> 1.0 < amc.samplers.PoissonGibbs(rate=1.0).expected_reads(field) / 12 < 4.0
+        True
+        """
+        check_discrete(target, who="PoissonGibbs")
+        return self._counts(target.compile_conditionals(fields=False)).expected_reads
+
+    def build(self, target: DiscreteTarget, *, audit_every: int | str | None = None) -> GibbsProgram:
+        """Check that the target fits, compile, and return the program that starts chains; nothing is audited."""
+        check_discrete(target, who="PoissonGibbs")
+        conditionals = target.compile_conditionals(fields=False)
+        return counted_program(target, conditionals, self._counts(conditionals), self.scan)
+
+    def why_not_invariant(self, target: DiscreteTarget) -> str:
+        """Return "": the sampler is exact, because the conditionals given the counts are exact."""
+        return ""
+
+    def _counts(self, conditionals: CompiledConditionals) -> CompiledCounts:
+        return compile_counts(conditionals, self.rate, self.metropolised, who="PoissonGibbs")

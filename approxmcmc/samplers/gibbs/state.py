@@ -1,6 +1,7 @@
 """The state of a Gibbs chain, and the check that an acceptance test can decide its sites."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,12 +62,15 @@ class GibbsState(NamedTuple):
 
 def new_state(
     conditionals: CompiledConditionals,
-    tests: tuple[CompiledTest, ...],
+    parts: Sequence[Any],
     theta: np.ndarray,
     clock: Clock,
     log_density: float = math.nan,
 ) -> GibbsState:
-    """Return the state of a chain that uses the array `theta`; `tests` comes from `build_tests`."""
+    """Return the state of a chain that uses the array `theta`.
+
+    Each of `parts` makes its state by `make_state`: the tests of `build_tests`, or the counts of `poisson_counts`.
+    """
     sizes, group = np.unique(conditionals.n_terms, return_inverse=True)
     first_place = (np.cumsum(sizes) - sizes)[group]
     base = np.zeros(1, dtype=np.int64)
@@ -86,7 +90,7 @@ def new_state(
             first_place.astype(np.int64),
         ),
         evidence=new_evidence(conditionals.log_terms, (base, *conditionals.tables), 0, theta, proposed, order),
-        tests=tuple(test.make_state() for test in tests),
+        tests=tuple(part.make_state() for part in parts),
         log_weights=np.empty(int(conditionals.n_states.max())),
         field=None if conditionals.fields is None else Field(np.zeros(theta.size), *conditionals.fields),
     )

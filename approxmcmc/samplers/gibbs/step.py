@@ -55,7 +55,7 @@ def prepare_nothing(state: GibbsState) -> None:
 
 
 @cached_by_content(maxsize=64)
-def make_sweep(
+def make_step(
     prepare: Callable[[GibbsState], None],
     next_site: Callable[..., int],
     draw: Callable[..., int],

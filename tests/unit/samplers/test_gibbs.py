@@ -13,7 +13,7 @@ from approxmcmc.contracts.records import AUDIT_COUNTS, DECISIONS, EVALUATIONS, R
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
 from approxmcmc.samplers.gibbs.poisson_counts import draw_given_counts, flip_given_counts, weigh_states
-from approxmcmc.samplers.gibbs.step import draw_by_states, make_draw_by_terms, make_sweep, one_after_the_other
+from approxmcmc.samplers.gibbs.step import draw_by_states, make_draw_by_terms, make_step, one_after_the_other
 from approxmcmc.sampling.chain import FAILED, MOVED, STAYED
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from tests.models import logistic
@@ -397,7 +397,7 @@ def test_a_sweep_has_moved_where_a_site_has(statuses, status, visited):
         sites.append(site)
         return statuses[site]
 
-    sweep = plain(make_sweep(begun.append, one_after_the_other, draw))
+    sweep = plain(make_step(begun.append, one_after_the_other, draw))
     state = types.SimpleNamespace(theta=np.zeros(3))
     assert sweep(types.SimpleNamespace(proposal=None), state, None, None) == status
     assert sites == list(range(visited)) and begun == [state]

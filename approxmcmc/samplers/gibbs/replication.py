@@ -1,113 +1,28 @@
-"""What is known of a Gibbs sweep: transition matrix on all states, coupling, the conditional that a test realises.
+"""Decisions repeated at fixed contexts: an estimate of the conditional that a test realises.
 
-The matrix is the product of the sites' kernels. The realised conditional is estimated at fixed contexts, by repeating
-one decision: the other sites are fixed, and only u and the order of the terms change. So the frequency of x_i = 1
-estimates P_epsilon(x_i = 1 | rest) directly. A chain visits every context about once; its frequencies would have to be
-binned over contexts, and the error of the binning would add to the test's error.
+The other sites are fixed, and only u and the order of the terms change. So the frequency of x_i = 1 estimates
+P_epsilon(x_i = 1 | rest) directly. A chain visits every context about once; its frequencies would have to be binned
+over contexts, and the error of the binning would add to the test's error.
 """
 
-import math
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.acceptance.laws.probability import acceptance_probability, has_closed_form, refuse_impossible_terms
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.audits.replication import compile_replicate
-from approxmcmc.contracts import (
-    AcceptanceTest,
-    CompiledConditionals,
-    CompiledCoupling,
-    CompiledTest,
-    Decision,
-    DiscreteTarget,
-    Streams,
-    TransitionMatrix,
-)
+from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, Decision, DiscreteTarget, Streams
 from approxmcmc.contracts.arguments import naming_the_arguments
-from approxmcmc.contracts.records import BLANK_VALUES, COUNT_NAMES, TOUCHED
-from approxmcmc.engine.compiler.compile import as_python, compiled
-from approxmcmc.engine.compiler.identity import cached_by_content
+from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED
+from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.samplers.gibbs.state import GibbsState, build_tests, evidence_on, new_state
-from approxmcmc.samplers.gibbs.step import SCANS, draw_by_terms
-from approxmcmc.sampling.chain import FAILED, STAYED, new_clock
+from approxmcmc.samplers.gibbs.state import build_tests, evidence_on, new_state
+from approxmcmc.sampling.chain import new_clock
 
 if TYPE_CHECKING:
     import xarray as xr
-
-
-def sweep_matrix(
-    target: DiscreteTarget,
-    conditionals: CompiledConditionals | None,
-    test: AcceptanceTest,
-    scan: str,
-    points: np.ndarray,
-    method: str,
-    site: int | None,
-) -> TransitionMatrix:
-    """Return the matrix of a sweep, or of one `site`, on all states; ``conditionals=None``: sites are drawn exactly."""
-    if len(points) != math.prod(target.n_states.tolist()):
-        raise InvalidInputError("transition_matrix: Gibbs needs all states; leave the grid out.")
-    strides = np.append(np.cumprod(target.n_states[:0:-1])[::-1], 1)
-    n_sites = target.n_states.size
-    sites = range(n_sites) if site is None else [site]
-    kernels = []
-    used = "closed form"
-    decision = np.full((len(points), len(points)), np.nan)
-    for i in sites:
-        with np.errstate(invalid="ignore"):
-            law, used = _conditional(target, conditionals, test, points, i, method)
-        law[np.isnan(law)] = 1.0 / law.shape[1]  # no value is possible, and no chain gets here: any numbers will do
-        kernels.append(_site_kernel(points, law, i, int(strides[i])))
-        moved = kernels[-1].copy()
-        np.fill_diagonal(moved, 0.0)
-        decision = np.where(moved > 0.0, moved, decision)
-    if site is not None:
-        matrix = kernels[0]
-        n_decisions = 1
-    elif scan == "random":
-        matrix = np.linalg.matrix_power(np.mean(kernels, axis=0), n_sites)
-        n_decisions = n_sites
-    else:
-        matrix = np.linalg.multi_dot(kernels) if n_sites > 1 else kernels[0]
-        n_decisions = n_sites
-    return TransitionMatrix(matrix, decision, used, n_decisions)
-
-
-def _conditional(
-    target: DiscreteTarget,
-    conditionals: CompiledConditionals | None,
-    test: AcceptanceTest,
-    points: np.ndarray,
-    site: int,
-    method: str,
-) -> tuple[np.ndarray, str]:
-    """Return a site's probabilities under the test's errors in every state, and how they were computed."""
-    if conditionals is None:
-        return np.asarray(target.conditional(points, site)), "closed form"
-    n = int(conditionals.n_terms[site])
-    values = []
-    for state in (0.0, 1.0):
-        at = points.copy()
-        at[:, site] = state
-        values.append(np.array([conditionals.terms_at(x, site) for x in at]))
-    if not has_closed_form(test, n):
-        refuse_impossible_terms(test, np.stack(values))
-    one, used = acceptance_probability(
-        test, values[1] - values[0], np.zeros(len(points)), method=method, conditional=True
-    )
-    return np.stack([1.0 - one, one], axis=1), used
-
-
-def _site_kernel(points: np.ndarray, law: np.ndarray, site: int, stride: int) -> np.ndarray:
-    here = np.arange(len(points))
-    kernel = np.zeros((len(points), len(points)))
-    for state in range(law.shape[1]):
-        kernel[here, here + ((state - points[:, site]) * stride).astype(np.int64)] = law[:, state]
-    return kernel
 
 
 @naming_the_arguments
@@ -257,55 +172,3 @@ def _log_odds(
     at_one[site] = 1.0
     differences = (conditionals.terms_at(at_one, site) - conditionals.terms_at(at_zero, site)) / temperature
     return float(differences.sum()), float(np.sqrt(differences.size) * differences.std(ddof=1))
-
-
-class SharedSites(NamedTuple):
-    """What both chains use: counts, an unused `look`, the values that a step writes, and the threshold."""
-
-    counts: np.ndarray
-    look: np.ndarray
-    value: np.ndarray
-    threshold: np.ndarray
-
-
-@compiled
-def given_threshold(drawn: np.ndarray) -> float:
-    """Return the threshold ``drawn[0]``, which was drawn once and is used by both chains."""
-    return drawn[0]
-
-
-@cached_by_content(maxsize=64)
-def make_sweep(next_site: Callable[..., int], draw: Callable[..., int]) -> Callable[..., int]:
-    """Return ``sweep(rng, chains, shared, n_chains) -> status``: a sweep of the first `n_chains` chains, 1 or 2."""
-
-    def sweep(rng: np.random.Generator, chains: Any, shared: SharedSites, n_chains: int) -> int:
-        n_sites = chains[0].theta.shape[0]
-        drawn: Any = shared.threshold
-        streams = Streams(rng, drawn, rng, rng, rng)
-        for place in range(n_sites):
-            site = next_site(rng, place, n_sites)
-            shared.threshold[0] = logit_uniform(rng)
-            for k in range(n_chains):
-                if draw(streams, chains[k], site, shared.counts, shared.value) == FAILED:
-                    return FAILED
-        return STAYED
-
-    return compiled(sweep)
-
-
-def couple_gibbs(
-    target: DiscreteTarget, conditionals: CompiledConditionals, tests: tuple[CompiledTest, ...], scan: str
-) -> CompiledCoupling:
-    """Return the coupling of two Gibbs chains that draw the same sites with the same u; `tests` must read all data."""
-
-    def start(theta: np.ndarray, log_likelihood: float) -> GibbsState:
-        return new_state(conditionals, tests, theta, new_clock(0))
-
-    def shared() -> SharedSites:
-        counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
-        return SharedSites(counts, np.full(2, math.nan), BLANK_VALUES.copy(), np.zeros(1))
-
-    sweep = make_sweep(SCANS[scan], draw_by_terms(given_threshold, tests[0]))
-    point = np.asarray(target.initial_point(), dtype=np.float64)
-    terms = float(conditionals.n_terms.sum())
-    return CompiledCoupling("Gibbs", sweep, start, shared, point, terms, rule="barker")

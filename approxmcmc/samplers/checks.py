@@ -1,0 +1,33 @@
+"""Checks of settings and targets that several samplers share; `who` is the name of the sampler in the message."""
+
+from typing import Any
+
+from approxmcmc.contracts import DiscreteTarget, Proposal
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+
+
+def check_proposal(proposal: Any, *, who: str) -> None:
+    """Raise unless the value is a proposal."""
+    if not isinstance(proposal, Proposal):
+        raise IncompatibleError(f"{who}: proposal must be a proposal such as RandomWalk(scale=0.1), found {proposal!r}")
+
+
+def check_continuous(target: Any, *, who: str) -> None:
+    """Raise if the target has discrete states."""
+    if isinstance(target, DiscreteTarget):
+        raise IncompatibleError(f"{who}: {target!r} has discrete states; use Gibbs")
+
+
+def check_discrete(target: Any, *, who: str) -> None:
+    """Raise unless the target has discrete states."""
+    if not isinstance(target, DiscreteTarget):
+        raise IncompatibleError(
+            f"{who} needs a discrete target such as targets.BinaryMRF or targets.BayesianNetwork, found {target!r}; "
+            "sample it with MetropolisHastings"
+        )
+
+
+def refuse_site(site: int | None, *, who: str) -> None:
+    """Raise if the transition matrix of one site is requested from a sampler that does not visit sites in turn."""
+    if site is not None:
+        raise InvalidInputError(f"transition_matrix: `site` is for Gibbs, found {who}.")
