@@ -106,6 +106,11 @@ PLAIN = [
 UNMARKED = "not statistical and not bench and not faults"
 COMPILED = "tests/oracle/test_textbook.py"  # compares with NumPy; the main Python compiles every family of samplers
 
+# What `tests` runs: the folders without compilation, then what needs the compiler and one chain of each kind of kernel.
+SHORT = ["tests/contracts", "tests/unit", "tests/oracle", "tests/studies"]
+SHORT_PLAIN = f"{UNMARKED} and not thorough"
+SHORT_COMPILED = f"(needs_jit or core) and not recompiles and {SHORT_PLAIN}"
+
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
     """Run pytest in two processes; a test file stays in one of them, so that its kernels are compiled once."""
@@ -145,9 +150,25 @@ def reproduce(session: nox.Session) -> None:
         session.log(f"report: {page.resolve()}")
 
 
-@nox.session(python=PYTHONS)
+@nox.session(python=MAIN)
 def tests(session: nox.Session) -> None:
-    """Run the tests: on the main Python all but the marked layers, on the other those that need no compilation.
+    """Run one check of each thing, in some minutes: what a contributor runs before a commit.
+
+    These are the contracts, and unit, oracle and study tests without the mark `thorough`: without compilation, and
+    compiled where they need the compiler or are marked `core`. Options after ``--`` go to pytest and replace these
+    choices.
+    """
+    _install(session, "--extra", "studies", "--group", "test")
+    if session.posargs:
+        _pytest(session, *session.posargs)
+    else:
+        _pytest(session, "-m", SHORT_PLAIN, *SHORT, NUMBA_DISABLE_JIT="1")
+        _pytest(session, "-m", SHORT_COMPILED, *SHORT)
+
+
+@nox.session(python=PYTHONS, name="tests-all")
+def tests_all(session: nox.Session) -> None:
+    """Run all tests: on the main Python all but the marked layers, on the other those that need no compilation.
 
     The latter are the unit layer, equivalences and planted bugs. Those marked `recompiles`, which is most of the unit
     layer, run on the other Python only. A few chains are compiled there too. Options after ``--`` go to pytest and

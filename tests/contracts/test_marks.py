@@ -11,7 +11,7 @@ STATISTICAL_ALONE = {"tests/studies/test_noisy_family.py", "tests/oracle/test_kn
 
 
 def plain_paths() -> list[str]:
-    """Return what the session `tests` runs without compilation."""
+    """Return what the session `tests-all` runs without compilation."""
     for node in ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "PLAIN":
             return ast.literal_eval(node.value)

@@ -1,7 +1,7 @@
 """Random PyMC models, read in each way that the library has, against sums and quadrature of NumPy.
 
-The session `tests` puts some models to the plans and plants bugs; `statistical` puts 2000 to them, with a fresh seed.
-Both are uncompiled. A model takes about .8 s of a processor, most of it in rewriting graphs. A failure prints the
+The session `tests-all` puts some models to the plans and plants bugs; `statistical` puts 2000 to them, with a fresh
+seed. Both are uncompiled. A model takes about .8 s of a processor, most of it in rewriting graphs. A failure prints the
 smallest model that fails, as a script.
 """
 
@@ -75,7 +75,7 @@ def compare(model: RandomModel, plan: str) -> None:
     checks.compare_pointwise(model, pymc_model, trace)
 
 
-# Models of each plan in the session `tests`, some 40 s of a processor in total.
+# Models of each plan in the session `tests-all`, some 40 s of a processor in total.
 MODELS = {"as chosen": 10, "integrated": 12, "linear predictors": 20, "rows of the graph": 20}
 
 
