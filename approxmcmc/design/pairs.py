@@ -33,7 +33,7 @@ from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.moments import total
 from approxmcmc.errors import IncompatibleError, NotFiniteError
 from approxmcmc.samplers import MetropolisHastings
-from approxmcmc.samplers.metropolis_hastings.law import compiled_propose, ratio_and_scale
+from approxmcmc.samplers.metropolis_hastings.replication import compiled_propose, ratio_and_scale
 from approxmcmc.sampling.assembly import assemble
 from approxmcmc.targets.all_rows import AllRows
 

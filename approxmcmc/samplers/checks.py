@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from approxmcmc.contracts import DiscreteTarget, Proposal
+from approxmcmc.contracts import AcceptanceTest, DiscreteTarget, Proposal
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 
@@ -10,6 +10,14 @@ def check_proposal(proposal: Any, *, who: str) -> None:
     """Raise unless the value is a proposal."""
     if not isinstance(proposal, Proposal):
         raise IncompatibleError(f"{who}: proposal must be a proposal such as RandomWalk(scale=0.1), found {proposal!r}")
+
+
+def check_test(test: Any, *, who: str) -> None:
+    """Raise unless the value is an acceptance test."""
+    if not isinstance(test, AcceptanceTest):
+        raise IncompatibleError(
+            f"{who}: test must be an acceptance test such as SequentialTTest(epsilon=0.05), found {test!r}"
+        )
 
 
 def check_continuous(target: Any, *, who: str) -> None:

@@ -37,6 +37,11 @@ def decide_on_all_data(
     return decision_on(threshold, log_ratio)
 
 
+@compiled
+def keep_nothing(test: Any, total: float) -> None:
+    """Do nothing: the test caches no sum of terms."""
+
+
 def make_decision(test: CompiledTest) -> Callable[..., tuple[int, float]]:
     """Return the function that decides by a test, and audits decisions chosen at random at the chain's rate."""
     return _make_decision(test.decide, test.audit or decide_on_all_data, test.is_audited)

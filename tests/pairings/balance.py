@@ -29,7 +29,7 @@ from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.samplers.firefly.joint import make_bright
 from approxmcmc.samplers.firefly.step import firefly_step
-from approxmcmc.samplers.metropolis_hastings.law import PinnedDecisions, PinnedPair, _decide, propose_pinned
+from approxmcmc.samplers.metropolis_hastings.replication import PinnedDecisions, PinnedPair, _decide, propose_pinned
 from approxmcmc.samplers.pdmp.step import pdmp_step
 from approxmcmc.sampling.chain import compile_chain, new_clock
 from tests.pairings.law import SEEN, Posterior, data_sets

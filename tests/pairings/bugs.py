@@ -13,7 +13,7 @@ from approxmcmc.contracts import AcceptanceTest, Component, Proposal
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.samplers.firefly.joint import make_dark
 from approxmcmc.samplers.firefly.step import ZUpdate
-from approxmcmc.samplers.metropolis_hastings.law import propose_pinned
+from approxmcmc.samplers.metropolis_hastings.replication import propose_pinned
 from tests.pairings.worlds import ROWS
 
 

@@ -37,9 +37,10 @@ from approxmcmc.samplers.auxiliary_variable.doubly_intractable import (
 from approxmcmc.samplers.auxiliary_variable.matrix import DrawsLaw, acceptance_of_exchange, refuse_inexact_draws
 from approxmcmc.samplers.auxiliary_variable.program import NoisyProgram, NoisySetup
 from approxmcmc.samplers.auxiliary_variable.step import follow, keep_nothing, make_step
+from approxmcmc.samplers.checks import refuse_site
 from approxmcmc.samplers.counted_model import counted_model
 from approxmcmc.samplers.metropolis_hastings import MetropolisHastings
-from approxmcmc.samplers.metropolis_hastings.law import decided, proposed, refuse_site
+from approxmcmc.samplers.metropolis_hastings.distribution import decided, proposed
 from approxmcmc.sampling.chain import adapt_nothing
 
 
@@ -142,7 +143,7 @@ class Exchange(Component, ProposalSampler):
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
         """Return the transition matrix on a grid, from the distribution of the statistics; `method` is ignored."""
-        refuse_site(self, site)
+        refuse_site(site, who="Exchange")
         law = self.draws_law(target, states)
         accepted = acceptance_of_exchange(law.model, self.n_auxiliary, law.steps > 0.0)
         return decided(law.steps, accepted, "lattice" if law.error > 0.0 else "enumerate", law.error)

@@ -34,7 +34,7 @@ from approxmcmc.samplers.firefly.implicit_resampling import ImplicitResampling
 from approxmcmc.samplers.firefly.joint import Bright, false_bound
 from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, FireflyProgram, ZUpdate
 from approxmcmc.samplers.firefly.theta_update import JointTarget, metropolis_update, slice_update
-from approxmcmc.samplers.slice.line import Slice
+from approxmcmc.samplers.slice.settings import Slice
 from approxmcmc.targets.all_rows import AllRows
 
 # Distance of the touching point from the mode, in posterior standard deviations. Bounds with 0.01 are as tight, within

@@ -33,7 +33,8 @@ from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.firefly.joint import Bright, log_joint, log_joint_at
 from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, FireflyState
-from approxmcmc.samplers.slice.line import Slice, draw_direction, forget_nothing, make_slice_move, place_on_line
+from approxmcmc.samplers.slice.line import draw_direction, forget_nothing, make_slice_move, place_on_line
+from approxmcmc.samplers.slice.settings import Slice
 from approxmcmc.sampling.chain import FAILED, MOVED, STAYED, adapt_nothing, is_tuning, settle_nothing
 
 SMALLEST_GAP = 1e-300  # a bright datum's gap is positive; this keeps rounding from dividing by 0

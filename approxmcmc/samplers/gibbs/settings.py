@@ -24,7 +24,6 @@ import numpy as np
 from approxmcmc.acceptance import ExactTest
 from approxmcmc.acceptance.exact import exact_twin_of
 from approxmcmc.contracts import (
-    AcceptanceTest,
     CompiledConditionals,
     CompiledCoupling,
     Component,
@@ -36,7 +35,7 @@ from approxmcmc.contracts import (
     TransitionMatrix,
 )
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.checks import check_discrete
+from approxmcmc.samplers.checks import check_discrete, check_test
 from approxmcmc.samplers.gibbs.coupling import couple
 from approxmcmc.samplers.gibbs.distribution import transition_matrix
 from approxmcmc.samplers.gibbs.poisson_counts import CompiledCounts, compile_counts
@@ -110,10 +109,7 @@ class Gibbs(Component, TestedSampler):
         for name, value, known in (("scan", self.scan, tuple(SCANS)), ("conditional", self.conditional, CONDITIONALS)):
             if value not in known:
                 raise InvalidInputError(f"Gibbs: {name} must be one of {known}, found {value!r}")
-        if isinstance(self.test, type) or not isinstance(self.test, AcceptanceTest):
-            raise IncompatibleError(
-                f"Gibbs: test must be an acceptance test such as SequentialTTest(epsilon=0.05), found {self.test!r}"
-            )
+        check_test(self.test, who="Gibbs")
 
     def build(self, target: DiscreteTarget, *, audit_every: int | str | None = "auto") -> GibbsProgram:
         """Check that target and test fit, compile both, and return the program that starts chains."""

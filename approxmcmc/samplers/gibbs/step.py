@@ -12,7 +12,6 @@ approximate test decides so. Each is a function ``draw(streams, state, site, cou
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.terms.evidence import log_likelihood_at
-from approxmcmc.samplers.decision import make_decision
+from approxmcmc.samplers.decision import keep_nothing, make_decision
 from approxmcmc.samplers.gibbs.state import Field, GibbsState, evidence_on
 from approxmcmc.sampling.chain import FAILED, MOVED, STAYED
 
@@ -148,11 +147,6 @@ def make_draw_by_field(draw_threshold: Callable[[np.random.Generator], float]) -
 
 
 # --- by terms ---
-
-
-@compiled
-def keep_nothing(test: Any, total: float) -> None:
-    """Do nothing: the test caches no sum of terms."""
 
 
 def draw_by_terms(draw_threshold: Callable[[np.random.Generator], float], test: CompiledTest) -> Callable[..., int]:

@@ -107,7 +107,7 @@ def is_unreachable(shared: SharedTarget, walker: Walker) -> bool:
     return is_out_of_reach(walker.looks_to_reject, shared.n_obs, shared.prior_rows, shared.counts)
 
 
-def couple_metropolis(
+def couple(
     target: Target, proposal: Proposal, rule: str, adapted: Mapping[str, float] | None = None
 ) -> CompiledCoupling:
     """Return the coupling of two chains of a proposal with the exact test of a rule, "metropolis" or "barker".
@@ -124,7 +124,7 @@ def couple_metropolis(
     proposal = proposal.with_meetings(target)
     built = proposal.build_proposal(target)
     propose = built.propose
-    couple = coupling_of_proposal(proposal, built, adapted)
+    propose_both = coupling_of_proposal(proposal, built, adapted)
     known: CompiledTarget = target.compile()
     rows = AllRows(target)
     dim = target.variables.size
@@ -160,7 +160,7 @@ def couple_metropolis(
 
     name = " + ".join(type(member).__name__ for member in proposal.members)
     step = make_coupled_step(
-        propose, couple, RULES[rule].threshold, MIRRORS[rule], weigh, is_unreachable, go_there, True
+        propose, propose_both, RULES[rule].threshold, MIRRORS[rule], weigh, is_unreachable, go_there, True
     )
     point = np.asarray(target.initial_point(), dtype=np.float64)
     return CompiledCoupling(name, step, start, shared, point, known.n_obs, rule, log_density)

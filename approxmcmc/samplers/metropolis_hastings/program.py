@@ -1,7 +1,6 @@
 """The program of Metropolis-Hastings samplers: the functions compiled for a target, and the chains that it starts."""
 
 import copy
-import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -10,8 +9,7 @@ import numpy as np
 
 from approxmcmc.acceptance.out_of_reach import looks_to_reject
 from approxmcmc.audits.steps import Judge, TestedSteps, WalkedSteps
-from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, CompiledTest, Program, Streams
-from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
+from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, CompiledTest, Streams
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.engine.compiler.python_call import PythonCall
@@ -22,7 +20,8 @@ from approxmcmc.engine.terms.shuffled import by_row, check_rows_are_terms, order
 from approxmcmc.engine.terms.term_table import Partition
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.metropolis_hastings.step import MetropolisHastingsState, metropolis_hastings_step
-from approxmcmc.sampling.chain import CompiledChain, WatchedChain, compile_chain, names_recorded, new_clock
+from approxmcmc.samplers.program import StepProgram, undefined_prior
+from approxmcmc.sampling.chain import CompiledChain, compile_chain
 from approxmcmc.targets.all_rows import AllRows
 
 END = 2**62  # the index of a step after all others
@@ -58,7 +57,7 @@ class Audits(NamedTuple):
     judge: Judge | None
 
 
-class MetropolisHastingsProgram(Program):
+class MetropolisHastingsProgram(StepProgram):
     """A Metropolis-Hastings sampler bound to a target.
 
     `audits` is None if finished chains are not audited. Other samplers with the same state give their own `step`.
@@ -85,23 +84,19 @@ class MetropolisHastingsProgram(Program):
         # Only chains that read blocks evaluate at two thetas at once; other chains are compiled without this code.
         at_both = target.compile_at_both if schedule.name == "blocks" else None
         self.at_both = at_both() if at_both else None
-        in_steps = 0 if isinstance(audit_every, str) else audit_every or 0
-        self.audit_probability = 1.0 / in_steps if test.is_audited and in_steps else 0.0
-        records = {*proposal.records, *test.records}
-        self.count_names, self.value_names = names_recorded(
-            {*CORE_COUNTS, *records, *(("out_of_reach",) if test.uses_ratio else ())}
-            - {*(() if test.is_audited else AUDIT_COUNTS)},
-            {"acceptance_rate", "perf_counter_diff", *records, *(() if test.log_likelihood is None else ("lp",))},
-        )
-        self.attrs = {
-            **({"audit_every": in_steps} if test.is_audited else {}),
+        records = {"acceptance_rate", *proposal.records, *test.records}
+        if test.uses_ratio:
+            records.add("out_of_reach")
+        if test.log_likelihood is not None:
+            records.add("lp")
+        attrs = {
             **({"data_order": schedule.name} if schedule.name != "memory" else {}),
             **({"block_size": schedule.size} if schedule.name == "blocks" else {}),
             **proposal.attrs,
             **test.attrs,
         }
-        theta = np.zeros(1)
-        stand_in = self.new_state(theta, target.data, self.new_order(), n_tune=0)
+        super().__init__(records, attrs, audited=test.is_audited, audit_every=audit_every)
+        stand_in = self.state_on(target.data, self.new_order(), np.zeros(1), n_tune=0)
         self.loop = compile_chain(step or metropolis_hastings_step(proposal, test), stand_in)
 
     def new_order(self) -> DataOrder:
@@ -150,19 +145,17 @@ class MetropolisHastingsProgram(Program):
             return None
         return Partition(self.shuffled_rows(copy.deepcopy(shuffled_by)), size)
 
-    def new_state(
-        self, theta: np.ndarray, data: tuple[np.ndarray, ...], order: DataOrder, n_tune: int
+    def state_on(
+        self, data: tuple[np.ndarray, ...], order: DataOrder, theta: np.ndarray, n_tune: int
     ) -> MetropolisHastingsState:
-        """Return the state of a chain at theta before the first evaluation; `n_tune` steps adapt the proposal."""
+        """Return the state of a chain at theta that reads `data` in this order, before the first evaluation."""
         target = self.target
-        proposed = theta.copy()
+        fields = self.first_fields(theta, n_tune)
+        proposed = fields["proposed"]
         return MetropolisHastingsState(
-            theta=theta,
-            proposed=proposed,
-            log_density=np.full(1, math.nan),
+            **fields,
             log_prior=np.full(1, math.nan),
             log_q_ratio=np.full(1, math.nan),
-            clock=new_clock(n_tune, self.audit_probability),
             log_prior_of=target.log_prior,
             prior_rows=target.prior_rows,
             looks_to_reject=PythonCall(lambda: looks_to_reject(self.log_density, theta, proposed)),
@@ -175,10 +168,6 @@ class MetropolisHastingsProgram(Program):
         """Return log prior + log-likelihood on all data."""
         return float(self.rows.log_densities(theta[None])[0])
 
-    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log prior + log-likelihood on all data at each of `thetas` (k, dim); shape (k,)."""
-        return self.rows.log_densities(thetas)
-
     def log_likelihood(self, theta: np.ndarray) -> float:
         """Return the sum of all terms at `theta`."""
         return float(np.sum(full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)))
@@ -186,25 +175,27 @@ class MetropolisHastingsProgram(Program):
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Start a chain at `theta`, where the log density is finite."""
         data, order, evaluations = self.arrange(theta, streams.order)
-        state = self.new_state(theta.copy(), data, order, n_tune)
+        state = self.state_on(data, order, theta.copy(), n_tune)
         state.log_prior[0] = self.target.log_prior(theta)
         if self.test.keep_log_likelihood is not None:
             as_python(self.test.keep_log_likelihood)(state.test, self.log_likelihood(theta))
             evaluations += self.target.n_obs
-        watch = self.test.watch
-        new_chain = functools.partial(WatchedChain, watch) if watch else CompiledChain
-        return new_chain(
-            self.loop,
+
+        def auditor(draws: np.ndarray) -> Auditor:
+            return self.auditor(state.proposal, draws, streams.audit, self.shuffled_by)
+
+        return self.chain(
             streams,
             state,
-            describe=lambda: self.proposal.describe(state.proposal),
-            explain=lambda: self.explain_failure(state),
+            watch=self.test.watch,
             start_evaluations=evaluations,
-            auditor=None
-            if self.audits is None
-            else lambda draws: self.auditor(state.proposal, draws, streams.audit, self.shuffled_by),
+            auditor=auditor if self.audits else None,
             fixed=() if moves_rows(order) else (*data, *order.rows),
         )
+
+    def tuned_values(self, state: MetropolisHastingsState) -> Mapping[str, float]:
+        """Return the tuned values of the proposal."""
+        return self.proposal.describe(state.proposal)
 
     def auditor_of(
         self,
@@ -231,7 +222,7 @@ class MetropolisHastingsProgram(Program):
             return WalkedSteps(self.rows, draws, rng)
         # The auditor's steps make no decisions, so any order of the data will do. From step END on every step is
         # tested, so the proposal returns its q ratio.
-        state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
+        state = self.state_on(self.target.data, self.new_order(), draws[-1].copy(), n_tune=0)._replace(proposal=tuned)
         if self.test.state_at is not None:
             state = state._replace(test=self.test.state_at(END))
         return TestedSteps(
@@ -242,19 +233,17 @@ class MetropolisHastingsProgram(Program):
         """Return what was NaN or infinite: the proposal, its log prior, a datum's term, or the ratio of densities q."""
         target = self.target
         here = show(state.theta)
-        there = show(state.proposed)
         if np.isnan(state.proposed).any():
-            why = self.proposal.explain(state.proposal)
-            return f"{why or 'the gradient of the proposal is NaN or infinite'}, at theta = {here}"
-        log_prior = target.log_prior(state.proposed)
-        if not log_prior < math.inf:
-            return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at theta = {there}"
+            why = self.proposal.explain(state.proposal) or "the gradient of the proposal is NaN or infinite"
+            return f"{why}, at theta = {here}"
+        if why := undefined_prior(target.log_prior(state.proposed), state.proposed):
+            return why
         for theta in (state.proposed, state.theta):
             bad = np.flatnonzero(~(full_terms(target.log_terms, theta, target.data, target.n_obs) < math.inf))
             if bad.size:
                 more = f" and {bad.size - 1} more" if bad.size > 1 else ""
                 return f"log-likelihood of datum {bad[0]}{more} is NaN or +inf at theta = {show(theta)}"
-        return f"log ratio of proposal densities is NaN from theta = {here} to {there}"
+        return f"log ratio of proposal densities is NaN from theta = {here} to {show(state.proposed)}"
 
 
 def tuned_state(proposal: CompiledProposal, described: Mapping[str, float]) -> Any:

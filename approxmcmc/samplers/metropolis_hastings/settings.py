@@ -6,16 +6,15 @@ another test the sampler has the guarantee of the test.
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from approxmcmc.acceptance import CheapestExactTest, ExactTest
+from approxmcmc.acceptance import CheapestExactTest
 from approxmcmc.acceptance.exact import exact_twin_of
 from approxmcmc.audits.replication import compile_replicate
 from approxmcmc.audits.steps import Judge
 from approxmcmc.contracts import (
-    AcceptanceTest,
     CompiledCoupling,
     CompiledTest,
     Component,
@@ -32,17 +31,11 @@ from approxmcmc.contracts import (
 from approxmcmc.engine.terms.shuffled import check_place
 from approxmcmc.engine.terms.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.samplers.counted_model import counted_model
-from approxmcmc.samplers.metropolis_hastings.coupling import couple_metropolis, why_no_audits
-from approxmcmc.samplers.metropolis_hastings.law import (
-    acceptance_by_density,
-    acceptance_by_test,
-    decided,
-    proposed,
-    refuse_site,
-    replicate_pairs,
-)
+from approxmcmc.samplers.checks import check_proposal, check_test, refuse_site
+from approxmcmc.samplers.metropolis_hastings.coupling import couple, why_no_audits
+from approxmcmc.samplers.metropolis_hastings.distribution import transition_matrix
 from approxmcmc.samplers.metropolis_hastings.program import Audits, MetropolisHastingsProgram, data_schedule
+from approxmcmc.samplers.metropolis_hastings.replication import replicate_pairs
 from approxmcmc.targets.all_rows import AllRows
 
 
@@ -93,6 +86,8 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
     test: Any = None
     shuffled_copy: str = dataclasses.field(default="memory", repr=False)
 
+    scope: ClassVar[Mapping[str, str]] = {"coupling": "with SingleSite on discrete states"}
+
     def __post_init__(self) -> None:
         """Check the role of each setting; the test of a surrogate transition is `CheapestExactTest` if it is None."""
         if self.test is None and isinstance(self.proposal, Proposal):
@@ -103,14 +98,8 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
                     "test"
                 )
             object.__setattr__(self, "test", CheapestExactTest())
-        for role, member, base, example in (
-            ("proposal", self.proposal, Proposal, "RandomWalk(scale=0.1)"),
-            ("test", self.test, AcceptanceTest, "SequentialTTest(epsilon=0.05)"),
-        ):
-            if not isinstance(member, base):
-                raise IncompatibleError(
-                    f"MetropolisHastings: {role} must be a {role} such as {example}, found {member!r}"
-                )
+        check_proposal(self.proposal, who="MetropolisHastings")
+        check_test(self.test, who="MetropolisHastings")
         check_place(self.shuffled_copy, who="MetropolisHastings")
         if self.shuffled_copy != "memory" and self.test.order in ("rows", "memory"):
             raise IncompatibleError(
@@ -149,7 +138,7 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         discrete = isinstance(target, DiscreteTarget)
         if intractable or self.proposal.proposes_states != discrete:
             return super().coupling(target, adapted)
-        return couple_metropolis(target, self.proposal, exact_twin_of(self.test).rule, adapted)
+        return couple(target, self.proposal, exact_twin_of(self.test).rule, adapted)
 
     def why_no_audits(self, target: Target, adapted: Sequence[Mapping[str, float]]) -> str:
         """Return why decisions cannot be audited and followed by couplings; "" if they can."""
@@ -159,17 +148,8 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         self, target: Target, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
         """Return the transition matrix of one step: proposal probability times the test's acceptance probability."""
-        refuse_site(self, site)
-        steps = proposed(self.proposal, target, states)
-        if isinstance(target, DoublyIntractableTarget):
-            if self.test != ExactTest():
-                raise IncompatibleError(
-                    f"transition_matrix: on {target!r} the ratio is known exactly from one datum, so there is nothing "
-                    f"to subsample; use ExactTest(), or Exchange, found {self.test!r}"
-                )
-            log_density = counted_model(target, states).log_density()
-            return decided(steps, acceptance_by_density(log_density, steps > 0.0), "closed form")
-        return decided(steps, *acceptance_by_test(target, self.test, states, steps > 0.0, method))
+        refuse_site(site, who=type(self).__name__)
+        return transition_matrix(target, self.proposal, self.test, states, method)
 
     def replicate(
         self, target: Target, program: Any, chain: Any, states: np.ndarray, replications: int, streams: Streams

@@ -3,18 +3,15 @@
 Reference: Neal (2003), Slice sampling, section 4, figures 3 and 5.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Component, Streams
-from approxmcmc.engine.checks import checked_integer
+from approxmcmc.contracts import Streams
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
-from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.sampling.chain import FAILED, MOVED, STAYED
 
 MOST_SHRINKS = 200  # shrinkings of an interval: 2^-200 of the first length is numerically 0
@@ -120,69 +117,3 @@ def make_slice_move(is_inside: Callable[..., int], forget: Callable[..., None]) 
         return STAYED
 
     return compiled(move)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Slice(Component):
-    """The move along a line: step out an interval and shrink it; for `SliceSampler` and `Firefly`.
-
-    Parameters
-    ----------
-    width
-        Length of the first interval, in the units of theta: a positive number, or one for every coordinate. About two
-        posterior standard deviations work well; the result is valid for every width.
-    max_steps
-        The interval is stepped out to at most this many widths; at least 1.
-    directions
-        ``"sphere"``: width times a uniform direction of the sphere. ``"coordinates"``: one axis, drawn at random.
-
-    Raises
-    ------
-    InvalidInputError
-        When a width is not positive, `max_steps` is less than 1, or `directions` is unknown.
-    IncompatibleError
-        When the number of widths is not the target's dimension.
-
-    Notes
-    -----
-    Steps are not rejected: ``acceptance_rate`` is 1, and ``accepted`` is False only if 200 shrinkings found no point,
-    which only rounding, or a test with errors, can cause. Inside Firefly each evaluation of the joint density costs one
-    evaluation of every bright likelihood; the records add them up.
-
-    References
-    ----------
-    Neal (2003), Slice sampling, section 4 (stepping out and shrinkage).
-
-    Examples
-    --------
-    >>> import approxmcmc as amc
-    >>> amc.samplers.Slice(0.2)
-    Slice(width=0.2, max_steps=8, directions='sphere')
-    """
-
-    width: Any = 1.0
-    max_steps: int = 8
-    directions: str = "sphere"
-
-    def __post_init__(self) -> None:
-        """Check signs and ranges."""
-        width = np.array(self.width, dtype=np.float64)
-        if width.ndim > 1 or not (np.isfinite(width).all() and np.all(width > 0.0)):
-            raise InvalidInputError(f"Slice: width must be a positive number or a vector of them, found {self.width!r}")
-        object.__setattr__(self, "width", width if width.ndim else float(width))
-        checked_integer(self.max_steps, "max_steps", who="Slice", whole_floats=True)
-        if self.directions not in ("sphere", "coordinates"):
-            raise InvalidInputError(f'Slice: directions must be "sphere" or "coordinates", found {self.directions!r}')
-
-    def draw_start(self, rng: np.random.Generator) -> None:
-        """Return None: a slice offers no starting point, see `Proposal`."""
-
-    def state_maker(self, dim: int) -> Callable[[], SliceState]:
-        """Return the function that makes the state of a chain with `dim` parameters."""
-        width = np.asarray(self.width)
-        if width.ndim and width.size != dim:
-            raise IncompatibleError(f"Slice: the target has {dim} parameters, {width.size} widths were given")
-        widths = np.ascontiguousarray(np.broadcast_to(width, (dim,)))
-        max_steps = int(self.max_steps)
-        coordinates = int(self.directions == "coordinates")
-        return lambda: SliceState(widths, max_steps, coordinates, np.empty(dim), np.full(1, math.nan))

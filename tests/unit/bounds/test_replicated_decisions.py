@@ -16,8 +16,9 @@ from approxmcmc.bounds import delta
 from approxmcmc.contracts import Decision, Variables
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.samplers.metropolis_hastings import law as of_decisions
-from approxmcmc.samplers.metropolis_hastings.law import _scales, ratio_and_scale
+from approxmcmc.samplers.metropolis_hastings import replication as of_decisions
+from approxmcmc.samplers.metropolis_hastings.distribution import _scales
+from approxmcmc.samplers.metropolis_hastings.replication import ratio_and_scale
 from approxmcmc.targets.all_rows import AllRows
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from tests.models import normal_mean

@@ -89,7 +89,7 @@ def test_settings_out_of_range_are_refused_when_made(make, match):
     ("proposal", "test", "match"),
     [
         (ExactTest(), ExactTest(), "proposal must be a proposal such as RandomWalk"),
-        (RandomWalk(), 3, "test must be a test such as SequentialTTest"),
+        (RandomWalk(), 3, "test must be an acceptance test such as SequentialTTest"),
         (RandomWalk(), None, "only SurrogateTransition has a default"),
         (RandomWalk, ExactTest(), "found <class"),
     ],

@@ -10,7 +10,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, OUT_OF_REACH, TOUCHED
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.slice import sampler as slices
+from approxmcmc.samplers.slice import step as slices
 from tests.models import logistic
 from tests.planting import plain
 from tests.unit.targets.test_mrf import mixed
