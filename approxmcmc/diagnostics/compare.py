@@ -17,7 +17,7 @@ from approxmcmc.diagnostics.rank_statistics import bulk_ess
 from approxmcmc.diagnostics.records import check_confidence, group, sums, tuning_totals
 from approxmcmc.diagnostics.risk import errors_of, summarise, unknown_means
 from approxmcmc.diagnostics.running import NEVER, Completions, completion_clocks, is_approximation, knows
-from approxmcmc.diagnostics.standard import Departures, departures
+from approxmcmc.diagnostics.standard import TO_TENTH_SD, Departures, departures
 from approxmcmc.diagnostics.traces import Traces, aligned, as_list, replicates, weights_of
 from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError, warn
 
@@ -71,8 +71,9 @@ def compare_samplers(
         ``bias_sq``; ``variance``; with the default estimands ``mean_error``, the largest error of a mean in posterior
         standard deviations, ``sd_ratio``, the standard deviation over the reference's where it is farthest from 1, and
         ``to_tenth_sd``, the budget at which the typical error of a mean is a tenth of a posterior standard deviation
-        (infinite if the bias is larger); ``ess_per_second`` (smallest bulk ESS of any coordinate, over all seconds of
-        all chains); ``data_fraction`` and ``wrong_decision_rate`` as in :func:`approxmcmc.cost_summary`; ``seconds`` of
+        (infinite if the bias is larger), with ``to_tenth_sd_lower`` and ``to_tenth_sd_upper``; ``ess_per_second``
+        (smallest bulk ESS of any coordinate, over all seconds of all chains); ``data_fraction`` and
+        ``wrong_decision_rate`` as in :func:`approxmcmc.cost_summary`; ``seconds`` of
         all replicates; ``warning``, an empty text if all is well. The budget is in the table's ``attrs``. Where the
         cost of a run is unknown, or a draw is not finite, its risk is NaN, it has no rank, and the warning says why.
 
@@ -129,12 +130,20 @@ def compare_samplers(
         if known and estimands is None and not np.isnan(at_budget["risk"]):
             alike = aligned(traces, reference, functions)
             share = (1.0 - confidence) / len(listed)
-            how_wrong = departures(*alike, clocks=own, budget=budget, rate=share)
+            how_wrong = departures(
+                *alike,
+                clocks=own,
+                budget=budget,
+                rate=share,
+                confidence=confidence,
+                n_bootstrap=n_bootstrap,
+                random_seed=random_seed,
+            )
             if any(map(is_approximation, traces)):  # more time does not make a fit better
-                how_wrong = how_wrong._replace(to_tenth_sd=np.nan)
+                how_wrong = how_wrong._replace(**dict.fromkeys(TO_TENTH_SD, np.nan))
         rows[name] = {
             **{key: at_budget[key] for key in ("risk", "risk_lower", "risk_upper", "bias_sq", "variance")},
-            **{key: getattr(how_wrong, key, np.nan) for key in ("mean_error", "sd_ratio", "to_tenth_sd")},
+            **{key: getattr(how_wrong, key, np.nan) for key in ("mean_error", "sd_ratio", *TO_TENTH_SD)},
             "ess_per_second": smallest_ess / spent if spent > 0 and not any(map(is_approximation, traces)) else np.nan,
             **_data_and_decisions(traces),
             "seconds": spent,

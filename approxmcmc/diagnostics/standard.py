@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 from scipy import special
 
-from approxmcmc.diagnostics.bootstrap import estimate
+from approxmcmc.diagnostics.bootstrap import Resampling, draws_at, estimate, resample
 from approxmcmc.diagnostics.estimands import Reference
 from approxmcmc.diagnostics.risk import errors_of
 from approxmcmc.diagnostics.running import Completions
@@ -79,6 +79,7 @@ def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Datas
 
 ROUNDING = 1e-12
 TENTH = 0.1  # posterior standard deviations
+TO_TENTH_SD = ("to_tenth_sd", "to_tenth_sd_lower", "to_tenth_sd_upper")
 
 
 class Departures(NamedTuple):
@@ -90,18 +91,28 @@ class Departures(NamedTuple):
         Largest error of a mean, in posterior standard deviations, with its sign.
     sd_ratio
         Standard deviation over that of the gold standard, of the coordinate where it is farthest from 1.
-    to_tenth_sd
-        Budget at which the typical error of a mean is a tenth of a posterior standard deviation: the square root of
-        its risk, averaged over coordinates. Infinite if the bias alone is larger. The variance of a mean is taken to
-        fall as one over the budget.
+    to_tenth_sd, to_tenth_sd_lower, to_tenth_sd_upper
+        Budget at which the typical error of a mean is a tenth of a posterior standard deviation, with its interval: see
+        :func:`budget_for`.
     sentences
         The differences that chance does not explain, the largest of each quantity.
+    mean_at, sd_at
+        The coordinates of `mean_error` and `sd_ratio`.
+    mean_error_limit, sd_ratio_lower, sd_ratio_upper
+        Half-width of the interval of `mean_error`, and the ends of that of `sd_ratio`, at the rate of the sentences.
     """
 
     mean_error: float
     sd_ratio: float
     to_tenth_sd: float
+    to_tenth_sd_lower: float
+    to_tenth_sd_upper: float
     sentences: list[str]
+    mean_at: str
+    sd_at: str
+    mean_error_limit: float
+    sd_ratio_lower: float
+    sd_ratio_upper: float
 
 
 def departures(
@@ -111,6 +122,9 @@ def departures(
     clocks: Sequence[Completions],
     budget: float,
     rate: float,
+    confidence: float,
+    n_bootstrap: int = 2000,
+    random_seed: int = 0,
 ) -> Departures:
     """Compare means, spreads and tails of all coordinates with the gold standard, from the draws within a budget.
 
@@ -124,57 +138,113 @@ def departures(
         Point of the axis of the clocks.
     rate
         Probability that one of the sentences is due to chance.
+    confidence, n_bootstrap, random_seed
+        Level and bootstrap of the interval of `to_tenth_sd`.
     """
     posterior = reference["posterior"].to_dataset()
     labels = _labels(posterior)
     rate = rate / (3 * len(labels))
     points = np.array([budget])
     draws = min(int(np.searchsorted(clock.ends, budget, side="right")) for clock in clocks)
-    differences = []
+    differences = {}
     for name, function in standard_estimands(posterior).items():
         errors, gold, _ = errors_of(traces, name, function, reference=reference, clocks=clocks, points=points)
-        differences.append(_differences(errors, gold, rate, draws))
-    means, variances, tails = differences
+        differences[name] = _differences(errors, gold, rate, draws)
+        if name == MEANS:
+            resampling = resample(n_bootstrap, len(errors), len(gold.directions), random_seed)
+            needed = budget_for(TENTH, errors[:, 0], gold, budget, resampling, confidence)
+    means = differences[MEANS]
+    tails = differences[TAILS]
     if not np.isfinite(means.center).all():
-        return Departures(np.nan, np.nan, np.nan, [])
+        return Departures(*[np.nan] * 5, [], "", "", *[np.nan] * 3)
     # The second moment is taken about the gold standard's mean; a shift of the mean is no spread.
-    excess = variances._replace(center=variances.center - means.center**2)
-    squares = 1.0 + excess.center
-    ratios = np.sqrt(np.where(squares > ROUNDING, squares, 0.0))
+    excess = differences[VARIANCES]
+    excess = excess._replace(center=excess.center - means.center**2)
+    ratios = _root(1.0 + excess.center)
     farthest = int(np.argmax(np.abs(excess.center)))
-    found = [
+    largest = int(np.argmax(np.abs(means.center)))
+    sentences = [
         *_sentence(means, lambda k: f"the mean of {labels[k]} is off by {means.center[k]:+.2g} posterior sd"),
         *_sentence(excess, lambda k: f"the sd of {labels[k]} is {ratios[k]:.2g} times that of the reference"),
         *_sentence(tails, lambda k: f"the share of {labels[k]} beyond 2 sd is off by {tails.center[k]:+.2g}"),
     ]
-    largest = int(np.argmax(np.abs(means.center)))
-    return Departures(float(means.center[largest]), float(ratios[farthest]), means.to_tenth_sd(budget), found)
+    ends = _root(1.0 + excess.center[farthest] + np.array([-1.0, 1.0]) * excess.limit[farthest])
+    return Departures(
+        float(means.center[largest]),
+        float(ratios[farthest]),
+        *needed,
+        sentences,
+        labels[largest],
+        labels[farthest],
+        float(means.limit[largest]),
+        *map(float, ends),
+    )
+
+
+def _root(squares: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.where(squares > ROUNDING, squares, 0.0))
+
+
+def budget_for(
+    tolerance: float, errors: np.ndarray, gold: Reference, budget: float, resampling: Resampling, confidence: float
+) -> tuple[float, float, float]:
+    r"""Return the budget at which the typical error falls to a tolerance, with the ends of its interval.
+
+    With squared bias :math:`B^2` and variance V at the budget T, averaged over coordinates, the squared error at t is
+    :math:`B^2 + V T / t`, because the variance of a mean falls as one over the budget. It is the tolerance squared at
+
+    .. math:: t = T V / (tolerance^2 - B^2),
+
+    which is infinite if the bias alone is larger. The interval has the quantiles of t over the bootstrap.
+
+    Parameters
+    ----------
+    tolerance
+        In the units of the errors.
+    errors
+        Errors of the running means at the budget, shape (replicate, coordinate).
+    gold
+        The reference.
+    budget
+        T, a point of any axis.
+    resampling, confidence
+        Bootstrap weights of the replicates, and level of the interval.
+    """
+    if len(errors) == 1:
+        return np.nan, np.nan, np.nan
+    average = estimate(errors[:, None], gold.mcse)
+    drawn_bias_sq, drawn_variance, _ = draws_at(errors, gold.mcse * gold.directions, resampling)
+    tail = (1.0 - confidence) / 2.0
+    # "nearest", because infinite budgets cannot be interpolated
+    ends = np.quantile(
+        _crossing(drawn_bias_sq, drawn_variance, tolerance, budget), [tail, 1.0 - tail], method="nearest"
+    )
+    needed = _crossing(average["bias_sq"], average["variance"], tolerance, budget)
+    return float(needed[0]), float(ends[0]), float(ends[1])
+
+
+def _crossing(bias_sq: np.ndarray, variance: np.ndarray, tolerance: float, budget: float) -> np.ndarray:
+    left = tolerance**2 - np.maximum(bias_sq, 0.0)
+    return np.where(left > 0.0, budget * variance / np.where(left > 0.0, left, 1.0), np.inf)
 
 
 class _Differences(NamedTuple):
-    """Mean difference of each coordinate over replicates, its limit by chance, and the averages of its risk."""
+    """Mean difference of each coordinate over replicates, and its limit by chance."""
 
     center: np.ndarray
     limit: np.ndarray
-    bias_sq: float
-    variance: float
-
-    def to_tenth_sd(self, budget: float) -> float:
-        left = TENTH**2 - max(self.bias_sq, 0.0)
-        return budget * self.variance / left if left > 0.0 else float(np.inf)
 
 
 def _differences(errors: np.ndarray, gold: Reference, rate: float, draws: int) -> _Differences:
     replicates = len(errors)
     center = errors.mean(axis=0)[0]
-    average = estimate(errors, gold.mcse)
     if replicates == 1:
-        return _Differences(center, np.full(len(center), np.inf), np.nan, np.nan)
+        return _Differences(center, np.full(len(center), np.inf))
     # Not below the variance of independent draws: of a few draws, none may be in a tail in every replicate.
     variance = np.maximum(errors.var(axis=0, ddof=1)[0], gold.sd**2 / draws)
     error = np.sqrt(variance / replicates + gold.mcse**2)
     limit = special.stdtrit(replicates - 1, 1.0 - rate / 2.0) * error
-    return _Differences(center, limit, float(average["bias_sq"][0]), float(average["variance"][0]))
+    return _Differences(center, limit)
 
 
 def _sentence(differences: _Differences, words: Callable[[int], str]) -> list[str]:

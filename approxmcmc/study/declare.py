@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from approxmcmc.contracts import AnySampler, Target
 from approxmcmc.contracts.arguments import check_settings
+from approxmcmc.diagnostics.standard import standard_estimands
 from approxmcmc.engine.checks import is_integer, nearest
 from approxmcmc.errors import InvalidInputError, StudyError
 from approxmcmc.study.budget import Budget
@@ -135,6 +136,8 @@ class Declaration:
     gold: Gold | None = Gold()
     seed: int = 0
     start: Callable[..., Any] | None = None
+    baseline: str | None = None
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     analyses: tuple[Callable[..., Any], ...] = ()
     bounds: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
     measures: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
@@ -159,6 +162,7 @@ class Declaration:
         self._check_estimands()
         self._check_samplers()
         self._check_labels()
+        self._check_baseline()
         self._check_bounds()
         self._check_paper_values()
         self._check_presets()
@@ -219,6 +223,14 @@ class Declaration:
         twice = sorted({label for label in labels if labels.count(label) > 1})
         if twice:
             raise StudyError(f"Study {self.name!r} needs different labels for its settings; found {twice} twice.")
+
+    def _check_baseline(self) -> None:
+        labels = [setting.label for setting in self.settings()]
+        if self.baseline is not None and self.baseline not in labels:
+            raise StudyError(
+                f"Study {self.name!r}: `baseline` needs the label of a setting, or None; unknown: "
+                f"{nearest(str(self.baseline), labels)}"
+            )
 
     def _check_bounds(self) -> None:
         for name, declared in self.bounds.items():
@@ -304,13 +316,22 @@ class Declaration:
         return _made(self.targets[name])
 
 
-def estimands_of(study: Any, reference: Any) -> Mapping[str, Callable[..., Any]] | None:
-    """Return a study's estimands by name, given a target's gold standard; None for the mean of every coordinate."""
-    if callable(study.estimands):
-        found: Mapping[str, Callable[..., Any]] = study.estimands(reference["posterior"].to_dataset())
-        return found
-    named: Mapping[str, Callable[..., Any]] | None = study.estimands
-    return named or None
+def estimands_of(study: Any, reference: Any) -> Mapping[str, Callable[..., Any]]:
+    """Return a study's estimands by name, given a target's gold standard.
+
+    By default they are :func:`~approxmcmc.study.standard_estimands`.
+    """
+    if study.estimands and not callable(study.estimands):
+        named: Mapping[str, Callable[..., Any]] = study.estimands
+        return named
+    make = study.estimands or standard_estimands
+    made: Mapping[str, Callable[..., Any]] = make(reference["posterior"].to_dataset())
+    return made
+
+
+def is_averaged(study: Any, estimand: str) -> bool:
+    """Return whether errors of an estimand are averaged over its coordinates; the default estimands always are."""
+    return not study.estimands or estimand in (study.average_over or ())
 
 
 @functools.cache

@@ -31,8 +31,10 @@ class Study(Declaration):
     budgets
         Budgets of targets that need another one, by the target's name.
     estimands
-        Functions of the posterior Dataset (dims chain, draw, ...), by name; None for the mean of every coordinate. Or a
-        function of the gold standard's posterior that returns them, such as :func:`standard_estimands`.
+        Functions of the posterior Dataset (dims chain, draw, ...), by name; or a function of the gold standard's
+        posterior that returns them. None: :func:`standard_estimands`, the means, variances and tail probabilities of
+        all coordinates in posterior standard deviations, each averaged over the coordinates. The page judges settings
+        by the average over all coordinates of all estimands, each error in posterior standard deviations.
     average_over
         Estimands that are averaged over their coordinates before the intervals are computed.
     tune, thin, audit_every
@@ -47,6 +49,12 @@ class Study(Declaration):
     start
         ``start(target, rng) -> theta`` of shape (dim,), the common starting point of one block. None: as in `sample`,
         the start that target or proposal provides, or else the target's initial point plus U(-1, 1) per coordinate.
+    baseline
+        Label of the setting that others are compared with; None for an exact one, of those the one with the fewest
+        looks at data in a decision.
+    names
+        Names of settings and targets for readers, by label; a family's name replaces the part of a label before the
+        bracket.
     analyses
         Functions of the results that return figures and tables of the report.
     bounds

@@ -303,10 +303,9 @@ def test_page_says_that_convergence_diagnostics_cannot_see_bias(page):
 def test_answer_names_the_best_setting_and_says_where_it_cannot_tell(page):
     _, text = page
     answer = text[text.index('id="answer"') : text.index("<nav")]
-    assert answer.count("<p>") == 5  # the last two: the error of the gold standard, and how many verdicts
-    table = gather(make_results())[0].at_budgets
-    last = table[table.time == table.time.max()]
-    assert last.loc[last.risk.idxmin(), "setting"] in answer
+    [contest] = gather(make_results())
+    best = contest.at_last_budget(contest.estimands[0]).risk.idxmin()
+    assert f"use {best}: its typical error over all coordinates of all estimands is" in answer
     assert re.search(r"\[\S+, \S+\]", answer)
 
 
@@ -325,52 +324,85 @@ def scores_of(*rows, exact="exact"):
 @pytest.mark.parametrize(
     ("risk", "ratio", "told"),
     [
-        (0.2, (0.2, 0.1, 0.5), "times that of exact, a gain that the interval supports."),
-        (0.8, (0.8, 0.5, 1.3), "the interval contains 1, so the difference from the exact sampler is not established."),
-        (1.5, (1.5, 1.2, 2.0), "This is the exact sampler: at this budget no approximation had less risk."),
-        (0.2, (math.nan, math.nan, math.nan), "its ratio to exact is not defined."),
+        (0.2, (0.25, 0.16, 0.49), "Its error is 0.50 [0.40, 0.70] times that of exact, a gain that chance does not"),
+        (0.8, (0.8, 0.5, 1.3), "times that of exact; the interval contains 1, so the difference is not established."),
+        (1.5, (1.5, 1.2, 2.0), "It is the exact sampler: no approximation had less error."),
+        (0.2, (math.nan, math.nan, math.nan), "Its ratio to the error of exact is not defined."),
     ],
 )
-def test_first_sentence_follows_from_the_interval_of_the_ratio(risk, ratio, told):
+def test_the_best_setting_is_compared_with_the_exact_one(risk, ratio, told):
     scores = scores_of(row_of("exact", 1.0, ratio=(1.0, 1.0, 1.0)), row_of("fast", risk, ratio=ratio))
-    first, second, third = sentences(scores, 1)
-    assert first.endswith(told)
-    assert ("fast" in second) == (risk > 1.0)
-    assert third.endswith("At this budget the bias does not differ from zero within its interval.")
+    answer = sentences(scores, 1)
+    best, other = ("fast", "exact") if risk < 1.0 else ("exact", "fast")
+    error = number(math.sqrt(min(risk, 1.0)))
+    assert answer[0].startswith(f"On toy, with 3 s of one chain, use {best}: its typical error in mean is {error[:3]}")
+    assert told in " ".join(answer)
+    assert any(text.startswith(f"Worse beyond chance: {other} ") for text in answer) == (risk in (0.2, 1.5))
+    assert (f"Undecided: whether {other} is as good." in " ".join(answer)) == (risk == 0.8)
 
 
 def test_many_verdicts_share_their_rate():
     """A ratio of 0.7 [0.5, 0.97] is a gain when it is asked once; of 20 verdicts its interval reaches 1.13."""
-    scores = scores_of(row_of("exact", 1.0, ratio=(1.0,) * 3), row_of("fast", 0.7, ratio=(0.7, 0.5, 0.97)))
-    assert sentences(scores, 1)[0].endswith("a gain that the interval supports.")
-    assert "widened for all verdicts of this page, the interval contains 1" in sentences(scores, 20)[0]
+    rows = row_of("exact", 1.0, 0.4, ratio=(1.0,) * 3), row_of("fast", 0.7, 0.4, ratio=(0.7, 0.5, 0.97))
+    assert "a gain that chance does not explain." in sentences(scores_of(*rows), 1)[2]
+    assert "widened for all verdicts of this page, the interval contains 1" in sentences(scores_of(*rows), 20)[1]
 
 
-def test_a_coarse_gold_standard_ranks_nothing_and_few_chains_decide_nothing():
-    for floor, told, times in ((0.02, "20% of the least risk", "2 times"), (0.2, "above the least risk", "20 times")):
-        coarse = scores_of(row_of("exact", 0.15, floor=floor), row_of("fast", 0.1, floor=floor))
-        [answer] = answers([coarse])
-        assert answer.startswith("The settings are not ranked on toy") and told in answer
-        assert f"needs {times} as many draws" in answer
-        [limit] = limits([coarse])
-        assert f"{told} in mean: settings are not ranked there" in limit
+def test_what_is_undecided_comes_with_what_would_decide_it():
+    """The squared error .02 of the gold standard is a tenth of .15, the larger risk, after 1.33 times as many draws."""
+    coarse = [row_of(name, risk, 0.01, floor=0.02) for name, risk in (("best", 0.1), ("next", 0.15))]
+    [undecided] = [text for text in answers([scores_of(*coarse)]) if text.startswith("Undecided")]
+    assert "whether next is as good. A gold standard with 1.4 times as many draws would be precise enough." in undecided
+    counted = dataclasses.replace(scores_of(*coarse), gold_draws=1000)
+    assert "1.4 times as many draws, 1,300 in all," in " ".join(answers([counted]))
+    # Intervals of a factor e^.5 around risks that differ by a factor e^.25 need 16 times as many replicates.
+    rows = [row_of(name, risk, floor=0.0) for name, risk in (("best", 1.0), ("next", math.exp(0.25)))]
+    for row in rows:
+        row |= {"risk_lower": row["risk"] * math.exp(-0.5), "risk_upper": row["risk"] * math.exp(0.5)}
+    assert "About 130 replicates would decide" in " ".join(answers([scores_of(*rows)]))
+    rows[1] |= {f"risk{end}": rows[0][f"risk{end}"] * 1.001 for end in ("", "_lower", "_upper")}
+    assert "would not order them: take either" in " ".join(answers([scores_of(*rows)]))
+
+
+def test_few_chains_decide_nothing():
     few = scores_of(row_of("exact", 1.0, replicates=3), row_of("fast", 0.1, replicates=2))
-    assert answers([few])[0].endswith("2 chains per setting are too few for a verdict.")
+    assert answers([few])[0].endswith("2 chains per setting are too few for a verdict: 5 are needed.")
     assert "With 3 chains or fewer there are no intervals and no verdicts: 5 are needed." in limits([few])
     assert limits([scores_of(row_of("exact", 1.0))]) == []
 
 
-def test_a_setting_far_above_the_error_of_a_coarse_gold_standard_is_named():
+def test_a_setting_far_above_the_error_of_a_coarse_gold_standard_is_worse():
     rows = {"good": 1.5e-4, "exact": 1e-3, "awful": 2.0}
-    floor = 6.9e-5
-    told = answers([scores_of(*(row_of(name, risk, floor=floor) for name, risk in rows.items()))])
-    assert "needs 4.6 times as many draws" in told[0]
-    [far] = told[1:]
-    assert (
-        far.startswith("Even so, good has less risk than settings far above this error: awful") and "exact" not in far
-    )
-    few = scores_of(*(row_of(name, risk, floor=floor, replicates=3) for name, risk in rows.items()))
-    assert len(answers([few])) == 1
+    answer = answers([scores_of(*(row_of(name, risk, floor=6.9e-5) for name, risk in rows.items()))])
+    [worse] = [text for text in answer if text.startswith("Worse beyond chance")]
+    assert worse.startswith("Worse beyond chance: awful 1.4") and "exact" not in worse
+    assert any("Undecided: whether exact is as good" in text for text in answer)
+
+
+@pytest.mark.parametrize(("scale", "told"), [(1.0, ""), (1.8, "1.8 times that of the reference")])
+def test_a_sampler_with_right_means_that_is_too_wide_is_not_the_best(scale, told):
+    """By default a page judges means, spreads and tails of all coordinates, whose errors are in posterior sds."""
+    results = make_results(failed=False)
+    results.study = dataclasses.replace(results.study, estimands=None, average_over=())
+    rng = np.random.default_rng(1)
+    for key, spread in zip(results.made, (1.0, scale, 1.0), strict=True):
+        results.made[key] = [with_draws(run, spread, rng) for run in results.made[key]]
+    [contest] = gather(results)
+    wide = "austerity[epsilon=0.05]"
+    answer = " ".join(answers([contest]))
+    assert contest.estimands[0] == "means, spreads and tails, in posterior sd"
+    assert (f"Wrong beyond chance on toy: {wide}: the sd of beta[" in answer) == bool(told)
+    assert told in contest.departures.set_index("setting").differs[wide]
+    assert (f"; {wide} 1." in answer or f"chance: {wide} 1." in answer) == bool(told)
+    assert contest.departures.to_tenth_sd.between(0.1, 2.0).all()  # 100 independent draws of .001 to .004 s
+
+
+def with_draws(run, spread, rng):
+    """Return a trace with independent draws in place of its own, of the gold standard's means."""
+    draws = np.array([0.5, -0.5]) + spread * 0.07 * rng.standard_normal((1, DRAWS, 2))
+    posterior = run["posterior"].to_dataset()
+    changed = posterior.assign(beta=posterior["beta"].copy(data=draws))
+    return xr.DataTree.from_dict({"posterior": changed, "sample_stats": run["sample_stats"].to_dataset()})
 
 
 @pytest.mark.parametrize(
@@ -379,12 +411,12 @@ def test_a_setting_far_above_the_error_of_a_coarse_gold_standard_is_named():
 )
 def test_a_bias_of_the_exact_sampler_is_that_of_its_start(best, told):
     rows = [row_of(name, 1.0 if name == best else 2.0, bias=0.5, ratio=(1.0, 0.9, 1.1)) for name in ("exact", "fast")]
-    assert told in sentences(scores_of(*rows), 1)[2]
+    assert told in " ".join(sentences(scores_of(*rows), 1))
 
 
 def test_settings_that_are_too_slow_for_the_budget_are_named():
     scores = scores_of(row_of("fast", 1.0), row_of("exact", math.nan))
-    assert sentences(scores, 1)[1] == "Some chain of exact had no draw by then, so its risk is unknown."
+    assert "Some chain of exact had no draw by then, so its error is unknown." in sentences(scores, 1)
 
 
 def test_what_is_said_of_several_targets_is_said_once_and_last():
@@ -873,8 +905,8 @@ def test_a_picture_of_many_settings_names_the_best_of_each_family_and_the_exact_
 def test_a_table_of_many_settings_begins_with_the_least_risk():
     [contest] = gather(many_results())
     table = tables.risk_table(contest).data
-    last = table[table.time == contest.budgets[-1]]
-    assert list(last.index) == list(range(14)) and last.risk.is_monotonic_increasing
+    last = table[(table.time == contest.budgets[-1]) & (table.estimand == "probability")]
+    assert len(last) == 14 and last.risk.is_monotonic_increasing
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")

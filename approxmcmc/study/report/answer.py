@@ -1,47 +1,49 @@
-"""Write the answer in three sentences from the table: the setting with least risk, which others are worse, and why.
+"""Write the answer from the tables: which setting to use at the budget, how wrong it is, and what is undecided.
 
-Settings are not ranked if the gold standard is too coarse, except that those far above its error are named; there are
-no verdicts below five replicates. All
-verdicts of a page together err with probability at most 5 %, see :mod:`approxmcmc.study.report.scores`.
+For each target, in this order: the setting with least risk and its typical error, which others are worse, the exact
+sampler, means, spreads and tails that differ from the gold standard, the seconds to a tenth of a posterior standard
+deviation, and what would decide the order that is not established. A typical error is the root of a risk. There are no
+verdicts below five replicates. All verdicts of a page together err with probability at most 5 %, see
+:mod:`approxmcmc.study.report.scores`.
 """
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
-from approxmcmc.study.report.families import in_words
-from approxmcmc.study.report.intervals import LEAST_REPLICATES
+from approxmcmc.study.report.families import FEW, in_words
+from approxmcmc.study.report.intervals import LEAST_REPLICATES, NOTHING
+from approxmcmc.study.report.pieces import Table
 from approxmcmc.study.report.scores import (
-    LARGEST_FLOOR,
+    MANY_REPLICATES,
+    Ranking,
     Scores,
-    beside_least_risk,
-    can_rank,
-    floor_share,
+    gold_times,
+    ranking,
+    replicates_needed,
+    typical,
+    unit_of,
     widened,
+    words_of,
 )
 from approxmcmc.study.report.wording import counted, estimate_text, number
+
+MOST_NAMED = 4  # settings whose numbers a sentence gives; the tables have the others
 
 
 def answers(scores: Sequence[Scores]) -> list[str]:
     """Return the sentences on all targets that have a gold standard; of equal sentences only the last is kept."""
     judged = [one for one in scores if one.estimands]
-    verdicts = sum(len(one.settings) - 1 for one in judged)
-    told = [sentence for one in judged for sentence in [*sentences(one, max(verdicts, 1)), *_gold(one)]]
-    if verdicts > 1 and any(map(_decided, judged)):
-        told.append(f"These are {verdicts} verdicts; together they err in at most one page of twenty.")
-    return list(dict.fromkeys(reversed(told)))[::-1]
+    verdicts = verdicts_of(judged)
+    listed = [sentence for one in judged for sentence in sentences(one, verdicts)]
+    if verdicts > 1 and any(max(one.replicates.values()) >= LEAST_REPLICATES for one in judged):
+        listed.append(f"These are {verdicts} verdicts; together they err in at most one page of twenty.")
+    return list(dict.fromkeys(reversed(listed)))[::-1]
 
 
-def _gold(scores: Scores) -> list[str]:
-    """Return a sentence on the error of the gold standard; empty if the sentences on the settings have it."""
-    table = scores.at_last_budget(scores.estimands[0])
-    beside = f"The squared error of the gold standard of {scores.target} is {beside_least_risk(table)}."
-    return [beside] if _decided(scores) and table.risk.notna().any() else []
-
-
-def _decided(scores: Scores) -> bool:
-    enough = max(scores.replicates.values()) >= LEAST_REPLICATES
-    return enough and can_rank(scores.at_last_budget(scores.estimands[0]))
+def verdicts_of(scores: Sequence[Scores]) -> int:
+    """Return how many comparisons with the best setting a page makes at the last budget, at least 1."""
+    return max(sum(len(one.settings) - 1 for one in scores), 1)
 
 
 def without_gold(target: str, *, gold_wanted: bool, own_figures: bool) -> list[str]:
@@ -79,105 +81,227 @@ def sentences(scores: Scores, verdicts: int) -> list[str]:
     estimand = scores.estimands[0]
     seconds = number(scores.times[-1])
     table = scores.at_last_budget(estimand)
-    known = {str(label): row for label, row in table.iterrows() if math.isfinite(row.risk)}
-    unknown = [str(label) for label in table.index if label not in known]
-    if not known:
+    order = ranking(table, scores.exact, verdicts)
+    if order.best is None:
         return [f"No setting has a draw by {seconds} s, so no risk can be stated."]
-    if not can_rank(table):
-        return [_not_ranked(scores, estimand, table), *_far_above(scores, table, known, verdicts)]
-    best = min(known, key=lambda label: known[label].risk)
-    who = f"After {seconds} s of sampling per chain on {scores.target}, the least risk in {estimand} was measured for "
-    if scores.replicates[best] < LEAST_REPLICATES:
-        chains = counted(scores.replicates[best], "chain")
-        return [f"{who}{best}: {number(known[best].risk)}. {chains} per setting are too few for a verdict."]
+    error = _error(table, order.best, estimand)
+    opening = f"On {scores.target}, with {seconds} s of one chain, "
+    if order.few:
+        fewest = counted(int(table.replicates[table.risk.notna()].min()), "chain")
+        few = f"{fewest} per setting are too few for a verdict: {LEAST_REPLICATES} are needed."
+        return [
+            f"{opening}the least typical error {words_of(estimand)} was measured for {order.best}: {error}. {few}",
+            *_departures(scores, order),
+        ]
+    exact = ". It is the exact sampler: no approximation had less error" if order.best == scores.exact else ""
     return [
-        who + _who(scores, best, known[best], verdicts),
-        _against(best, scores.exact, known, unknown, verdicts),
-        _why(best, best == scores.exact, known[best]),
+        f"{opening}use {order.best}: its typical error {words_of(estimand)} is {error}{exact}.",
+        *_others(table, order, estimand),
+        *_against_exact(table, scores.exact, order, verdicts),
+        *_parts(table.loc[order.best], order.best, scores.exact),
+        *_other_estimands(scores, order.best),
+        *_departures(scores, order),
+        *_to_tenth_sd(scores, order),
+        *_undecided(scores, table, order, verdicts),
     ]
 
 
-def _not_ranked(scores: Scores, estimand: str, table: Any) -> str:
-    floor = number(float(table.floor.max()))
-    return (
-        f"The settings are not ranked on {scores.target}: the squared error of the gold standard in {estimand}, "
-        f"{floor}, is {beside_least_risk(table)}; a ranking needs at most {LARGEST_FLOOR:.0%}{_enough_draws(table)}."
-    )
+def _error(table: Any, name: str, estimand: str) -> str:
+    """Return the typical error of a setting with its interval and unit."""
+    error = typical(table.loc[name])
+    if error.value == 0.0 and error.upper > 0.0:
+        return f"below {number(error.upper)}{unit_of(estimand)}"
+    return f"{estimate_text(*error)}{unit_of(estimand)}"
 
 
-def _enough_draws(table: Any) -> str:
-    """Return how long a gold standard would do: its squared error falls as one over the number of its draws."""
-    times = floor_share(table) / LARGEST_FLOOR
-    if not math.isfinite(times):
-        return ""
-    return f", for which the gold standard needs {float(f'{math.ceil(10.0 * times) / 10.0:.2g}'):g} times as many draws"
-
-
-def _far_above(scores: Scores, table: Any, known: dict[str, Any], verdicts: int) -> list[str]:
-    """Return a sentence on the settings that are worse than the best one whatever the gold standard's error is.
-
-    The lower limit of their risk is above the upper limit of the least risk, and is so large that the error of the gold
-    standard is at most a tenth of it.
-    """
-    best = min(known, key=lambda label: known[label].risk)
-    if min(scores.replicates[label] for label in known) < LEAST_REPLICATES:
-        return []
-    reach = max(widened(known[best], "risk", verdicts)[1], float(table.floor.max()) / LARGEST_FLOOR)
-    far = [label for label in known if label != best and widened(known[label], "risk", verdicts)[0] > reach]
-    if not far:
-        return []
-    risks = "; ".join(
-        f"{label} {estimate_text(known[label].risk, known[label].risk_lower, known[label].risk_upper)}" for label in far
-    )
-    return [f"Even so, {best} has less risk than settings far above this error: {risks}."]
-
-
-def _who(scores: Scores, best: str, row: Any, verdicts: int) -> str:
-    text = f"{best}: {estimate_text(row.risk, row.risk_lower, row.risk_upper)}"
-    if scores.exact is None:
-        return f"{text}; no exact setting takes part, so there is no ratio."
-    if best == scores.exact:
-        return f"{text}. This is the exact sampler: at this budget no approximation had less risk."
-    ratio = row.ratio, row.ratio_lower, row.ratio_upper
-    if not math.isfinite(ratio[0]):
-        return f"{text}; its ratio to {scores.exact} is not defined."
-    text += f", {estimate_text(*ratio)} times that of {scores.exact}"
-    if widened(row, "ratio", verdicts)[1] < 1.0:
-        return f"{text}, a gain that the interval supports."
-    where = "widened for all verdicts of this page, the interval" if ratio[2] < 1.0 else "the interval"
-    return f"{text}; {where} contains 1, so the difference from the exact sampler is not established."
-
-
-def _against(best: str, exact: str | None, rows: dict[str, Any], unknown: list[str], verdicts: int) -> str:
-    """Return a sentence that compares the best setting with the others, except the exact one."""
-    others = [label for label in rows if label not in (best, exact)]
-    if best == exact:
-        far = [label for label in others if widened(rows[label], "ratio", verdicts)[0] > 1.0]
-        how = "the ratio's interval lies above 1"
-    else:
-        end = widened(rows[best], "risk", verdicts)[1]
-        far = [label for label in others if widened(rows[label], "risk", verdicts)[0] > end]
-        how = "the intervals do not overlap"
-    near = [label for label in others if label not in far]
+def _others(table: Any, order: Ranking, estimand: str) -> list[str]:
+    """Return sentences on the settings that are worse beyond chance, and on those without a draw."""
     parts = []
-    if near:
-        parts.append(f"The order of {best} and {in_words(near)} is not established.")
-    if far:
-        parts.append(f"{best} has less risk than {in_words(far)}: {how}.")
-    if unknown:
-        risk = "its risk is" if len(unknown) == 1 else "their risks are"
-        parts.append(f"Some chain of {in_words(unknown)} had no draw by then, so {risk} unknown.")
-    return " ".join(parts) or "No other setting has a measured risk."
+    if order.worse:
+        best = typical(table.loc[order.best]).value
+        named = [f"{name} {_error(table, name, estimand)}" for name in order.worse[:MOST_NAMED]]
+        rest = in_words(order.worse[MOST_NAMED:]) if len(order.worse) > MOST_NAMED else ""
+        times = f", {typical(table.loc[order.worse[0]]).value / best:.2g} times as much" if best > 0.0 else ""
+        more = f"; and {rest}" if rest else ""
+        parts.append(f"Worse beyond chance: {named[0]}{times}{''.join(f'; {one}' for one in named[1:])}{more}.")
+    if order.unknown:
+        error = "its error is" if len(order.unknown) == 1 else "their errors are"
+        parts.append(f"Some chain of {in_words(order.unknown)} had no draw by then, so {error} unknown.")
+    return parts
 
 
-def _why(best: str, exact: bool, row: Any) -> str:
-    bias = estimate_text(row.bias_sq, row.bias_sq_lower, row.bias_sq_upper)
-    variance = estimate_text(row.variance, row.variance_lower, row.variance_upper)
-    text = f"Of the risk of {best}, bias² is {bias} and variance {variance}"
+def _against_exact(table: Any, exact: str | None, order: Ranking, verdicts: int) -> list[str]:
+    """Return a sentence that compares the best setting with the exact one, by the ratio within blocks."""
+    if exact == order.best:
+        return []
+    if exact is None:
+        return ["No exact setting takes part, so there is no ratio to one."]
+    row = table.loc[order.best]
+    ratio = typical(row, "ratio")
+    if not math.isfinite(ratio.value):
+        return [f"Its ratio to the error of {exact} is not defined."]
+    text = f"Its error is {estimate_text(*ratio)} times that of {exact}"
+    if exact in order.worse:
+        return [f"{text}, a gain that chance does not explain."]
+    if row.ratio_upper >= 1.0:
+        return [f"{text}; the interval contains 1, so the difference is not established."]
+    if widened(row, "ratio", verdicts)[1] >= 1.0:
+        return [f"{text}; widened for all verdicts of this page, the interval contains 1."]
+    return [f"{text}, but the error of the gold standard could explain the difference."]
+
+
+def _parts(row: Any, best: str, exact: str | None) -> list[str]:
+    """Return a sentence on the bias of the best setting, and on the scatter of its chains."""
     if not math.isfinite(row.bias_sq_lower):
-        return f"{text}."
-    if row.bias_sq_lower > 0.0:
-        if exact:
-            return f"{text}. The bias differs from zero; it comes from the starting points and vanishes with more time."
-        return f"{text}. The bias differs from zero; only the part due to the starting points vanishes with more time."
-    return f"{text}. At this budget the bias does not differ from zero within its interval."
+        return []
+    bias = typical(row, "bias_sq")
+    scatter = typical(row, "variance")
+    size = f"below {number(bias.upper)}" if bias.value == 0.0 else estimate_text(*bias)
+    text = f"Of this error, {size} is bias and {estimate_text(*scatter)} the scatter of its chains (root mean squares)"
+    if row.bias_sq_lower <= 0.0:
+        return [f"{text}; this bias does not differ from zero."]
+    if best == exact:
+        return [f"{text}; the bias differs from zero: it comes from the starting points and vanishes with more time."]
+    return [f"{text}; the bias differs from zero: only the part due to the starting points vanishes with more time."]
+
+
+def _other_estimands(scores: Scores, best: str) -> list[str]:
+    """Return a sentence on the estimands by which another setting has less risk than the best one by the first."""
+    parts = []
+    for estimand in scores.estimands[1:]:
+        table = scores.at_last_budget(estimand)
+        known = table[table.risk.notna()]
+        if best in known.index and (least := str(known.risk.idxmin())) != best:
+            errors = [f"{name} {_error(table, name, estimand)}" for name in (least, best)]
+            parts.append(f"{words_of(estimand)} {errors[0]} ({errors[1]})")
+    if not parts:
+        return []
+    more = f"; and {len(parts) - MOST_NAMED} more estimands, see the tables" if len(parts) > MOST_NAMED else ""
+    return [f"Other settings have less error by single estimands: {'; '.join(parts[:MOST_NAMED])}{more}."]
+
+
+def _departures(scores: Scores, order: Ranking) -> list[str]:
+    """Return sentences on the means, spreads and tails that differ from the gold standard by more than chance."""
+    if scores.departures is None or scores.departures.empty:
+        return []
+    rows = scores.departures.set_index("setting")
+    judged = [name for name in (order.best, *order.undecided, *order.worse) if name in rows.index]
+    wrong = [name for name in judged if rows.differs[name]]
+    parts = []
+    if order.best in judged and order.best not in wrong and math.isfinite(rows.mean_error[order.best]):
+        best = rows.loc[order.best]
+        parts.append(
+            f"No mean, spread or tail of {order.best} differs from the gold standard by more than chance explains; "
+            f"the largest error of a mean is {number(best.mean_error, '+.2g')} posterior sd ({best.mean_at}), and the "
+            f"sd farthest from the gold standard's is {best.sd_ratio:.3g} times it ({best.sd_at})."
+        )
+    if wrong:
+        how = ". ".join(f"{name}: {rows.differs[name]}" for name in wrong[:MOST_NAMED])
+        parts.append(f"Wrong beyond chance on {scores.target}: {how}.")
+    if len(wrong) > MOST_NAMED:
+        parts.append(f"So are {in_words(wrong[MOST_NAMED:])}.")
+    return parts
+
+
+def _to_tenth_sd(scores: Scores, order: Ranking) -> list[str]:
+    """Return a sentence on the seconds until the typical error of a mean is a tenth of a posterior sd."""
+    if scores.departures is None or scores.departures.empty:
+        return []
+    rows = scores.departures.set_index("setting")
+    names = [name for name in (order.best, *order.undecided, *order.worse) if name in rows.index]
+    timed = [name for name in names if math.isfinite(rows.to_tenth_sd[name])]
+    never = [name for name in names if math.isinf(rows.to_tenth_sd[name])]
+    parts = []
+    if timed:
+        seconds = rows.loc[timed[:FEW]]
+        told = "; ".join(
+            f"{name} {estimate_text(row.to_tenth_sd, row.to_tenth_sd_lower, row.to_tenth_sd_upper)} s"
+            for name, row in seconds.iterrows()
+        )
+        parts.append(f"Means are within 0.1 posterior sd, typically, after: {told}.")
+    if never:
+        parts.append(f"More time does not bring the means of {in_words(never)} that close: the bias is larger.")
+    return parts
+
+
+def _undecided(scores: Scores, table: Any, order: Ranking, verdicts: int) -> list[str]:
+    """Return what is not decided, and how many replicates and draws of the gold standard would decide it."""
+    if not order.undecided:
+        return []
+    text = f"Undecided: whether {in_words(order.undecided)} {'is' if len(order.undecided) == 1 else 'are'} as good."
+    return [" ".join([text, *decided_by(scores, table, order, verdicts)])]
+
+
+def decided_by(scores: Scores, table: Any, order: Ranking, verdicts: int) -> list[str]:
+    """Return sentences on the draws of the gold standard and the replicates that would decide what is undecided."""
+    parts = []
+    times = gold_times(table, order.undecided)
+    if times > 1.0:
+        parts.append(f"A gold standard with {_draws(times, scores.gold_draws)} would be precise enough.")
+    needed = {
+        name: replicates_needed(table, name, order.best or "", scores.exact, verdicts) for name in order.undecided
+    }
+    present = int(table.replicates.min())  # if they would suffice, the gold standard is what leaves the order open
+    finite = {name: count for name, count in needed.items() if present < count <= MANY_REPLICATES}
+    if finite:
+        most = max(finite, key=finite.__getitem__)
+        who = f" ({most} needs most)" if len(finite) > 1 else ""
+        count = max(float(f"{finite[most]:.2g}"), present + 1.0)
+        parts.append(f"About {count:.0f} replicates would decide, if the errors stay as they are{who}.")
+    alike = [name for name, count in needed.items() if count > MANY_REPLICATES]
+    if alike:
+        parts.append(
+            f"The errors of {in_words(alike)} and {order.best} are so alike that {MANY_REPLICATES:,} replicates would "
+            "not order them: take either."
+        )
+    return parts
+
+
+def _draws(times: float, draws: int) -> str:
+    """Return how long a gold standard would do, in draws if their number is known."""
+    factor = f"{float(f'{math.ceil(10.0 * times) / 10.0:.2g}'):g} times as many draws"
+    if not math.isfinite(times):
+        return "many more draws"
+    return f"{factor}, {float(f'{math.ceil(times * draws):.2g}'):,.0f} in all," if draws else factor
+
+
+# --- at every budget ---
+
+
+def use_table(scores: Sequence[Scores]) -> Table | None:
+    """Tabulate at each budget which setting to use, how wrong it is, the next one, and what is undecided."""
+    import pandas as pd
+
+    judged = [one for one in scores if one.estimands and len(one.settings) > 1]
+    verdicts = sum((len(one.settings) - 1) * len(one.times) for one in judged)
+    rows = [{"target": one.target} | _use(one, time, verdicts) for one in judged for time in one.times]
+    rows = [row for row in rows if row["use"]]
+    if not rows:
+        return None
+    data = pd.DataFrame(rows)
+    what = {one.estimands[0]: None for one in judged}
+    return Table(
+        "What to use at each budget",
+        f'Typical error: root of the risk, {"; ".join(map(words_of, what))}, with its 95 % interval. "next": the '
+        "setting with the next larger risk. Undecided: settings "
+        f"that may be as good; the {verdicts} verdicts of the table together err in at most one page of twenty.",
+        data.drop(columns="target") if len(judged) == 1 else data,
+        headings={"time": "seconds of a chain", "error": "typical error", "next_error": "its error"},
+    )
+
+
+def _use(scores: Scores, time: float, verdicts: int) -> dict[str, Any]:
+    table = scores.at(scores.estimands[0], time)
+    order = ranking(table, scores.exact, verdicts)
+    row: dict[str, Any] = {"time": float(f"{time:.3g}"), "use": order.best or ""}
+    if order.best is None:
+        return row
+    row |= typical(table.loc[order.best]).columns("error")
+    following = table[table.risk.notna()].sort_values("risk", kind="stable").index[1:2]
+    few = f"all: fewer than {LEAST_REPLICATES} replicates"
+    row["next"] = str(following[0]) if len(following) else ""
+    row |= (typical(table.loc[following[0]]) if len(following) else NOTHING).columns("next_error")
+    return row | {
+        "undecided": few if order.few else in_words(order.undecided) if order.undecided else "",
+        "no draw yet": in_words(order.unknown) if order.unknown else "",
+    }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from approxmcmc.study.budget import Budget
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.report import census, figures, tables
-from approxmcmc.study.report.answer import answers, without_gold
+from approxmcmc.study.report.answer import answers, use_table, without_gold
 from approxmcmc.study.report.biases import bias_section, sentence, told_of
 from approxmcmc.study.report.bounds import bounds_section
 from approxmcmc.study.report.evidence import Contest, gather
@@ -47,7 +47,9 @@ def compose(results: "StudyResults") -> dict[str, Any]:
     with _style():
         found = _found(results)
         several = len(found.judged) > 1
+        use = use_table(found.judged)
         sections = [
+            *([Section("What to use", pieces=(use,))] if use else []),
             design(results, found.contests),
             *(section for contest in found.judged for section in risk_sections(contest, several=several)),
             *bias_section(told_of(results)),
@@ -92,6 +94,7 @@ def compose_published(results: "StudyResults") -> dict[str, Any]:
             "notes": _notes(results, found),
             "told": _told(results, found),
             "exact": {contest.target: contest.exact for contest in found.judged},
+            "gold_draws": {contest.target: contest.gold_draws for contest in found.judged},
             "families": dict(results.study.families),
             "sections": sections,
         }
@@ -104,6 +107,7 @@ def _risk_and_clocks(results: "StudyResults", judged: Sequence[Contest]) -> list
         for piece in (
             figures.risk_against_time(contest),
             figures.risk_with_setup(contest),
+            tables.departures_table(contest),
             tables.seconds_table(results, contest),
         )
         if piece is not None
@@ -201,7 +205,9 @@ def estimands_in_words(study: Declaration) -> str:
     averaged = {
         name: " (averaged over its coordinates)" if name in study.average_over else "" for name in study.estimands or {}
     }
-    return "; ".join(f"{name.replace('_', ' ')}{how}" for name, how in averaged.items()) or "mean of every coordinate"
+    return "; ".join(f"{name.replace('_', ' ')}{how}" for name, how in averaged.items()) or (
+        "means, variances and tail probabilities of all coordinates, in posterior standard deviations"
+    )
 
 
 def risk_sections(contest: Contest, *, several: bool) -> list[Section]:
@@ -210,6 +216,7 @@ def risk_sections(contest: Contest, *, several: bool) -> list[Section]:
     return [
         Section(f"Risk{suffix}", pieces=tuple(piece for piece in _risk_figures(contest) if piece is not None)),
         Section(f"Bias and variance{suffix}", pieces=(figures.bias_and_variance(contest),)),
+        Section(f"How wrong{suffix}", pieces=tuple(filter(None, [tables.departures_table(contest)]))),
         Section(f"Risk table{suffix}", pieces=(tables.risk_table(contest),)),
     ]
 

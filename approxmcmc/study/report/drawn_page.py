@@ -13,13 +13,13 @@ import numpy as np
 
 from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
-from approxmcmc.study.report.answer import answers
+from approxmcmc.study.report.answer import answers, use_table
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.markdown import fenced, figure_block, plain_text, section_block, table_block
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.shipped import RISK, in_words, rows_of, unpacked
-from approxmcmc.study.report.tables import risk_table, tells_costs
+from approxmcmc.study.report.tables import DEPARTURES, risk_table, tells_costs
 from approxmcmc.study.report.trust import limits
 from approxmcmc.study.report.who_wins import who_wins
 from approxmcmc.study.report.wording import slug
@@ -121,10 +121,14 @@ def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
     if len(risks):
         ends = [name for name in risks if name.endswith(("_lower", "_upper"))]
         risks.loc[risks.replicates < LEAST_REPLICATES, ends] = math.nan
-    return [
-        Scores(str(target), words["exact"].get(target), _told(rows.drop(columns="target"), words["exact"].get(target)))
-        for target, rows in (risks.groupby("target", sort=False) if len(risks) else ())
-    ]
+    scores = []
+    for target, rows in risks.groupby("target", sort=False) if len(risks) else ():
+        exact = words["exact"].get(target)
+        departures = rows_of(table, f"{DEPARTURES}, {target}")
+        draws = int(words.get("gold_draws", {}).get(target, 0))
+        known = _told(rows.drop(columns="target"), exact)
+        scores.append(Scores(str(target), exact, known, departures=departures, gold_draws=draws))
+    return scores
 
 
 def _told(risks: "pd.DataFrame", exact: str | None) -> "pd.DataFrame":
@@ -138,7 +142,9 @@ def _told(risks: "pd.DataFrame", exact: str | None) -> "pd.DataFrame":
 
 
 def _risks(scores: Sequence[Scores]) -> list[Section]:
-    return [Section("Risk at each budget", pieces=tuple(map(risk_table, scores)))] if scores else []
+    use = use_table(scores)
+    pieces = [*([use] if use else []), *map(risk_table, scores)]
+    return [Section("Risk at each budget", pieces=tuple(pieces))] if scores else []
 
 
 def _source(words: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The numbers behind the page, computed once: risk curves, risk at each budget, and ratios to the exact sampler.
+"""The numbers behind the page, computed once: risk curves, risk at each budget, ratios to the baseline, departures.
 
 Ratios are formed inside blocks: replicate r of every setting ran in block r, close in time and on the same machine, so
 the bootstrap draws whole blocks. With f_r the running mean of replicate r, f* the reference and e its standard error,
@@ -6,7 +6,8 @@ the bootstrap draws whole blocks. With f_r the running mean of replicate r, f* t
     risk = mean_r (f_r - f*)^2 - e^2,        ratio = risk(setting) / risk(exact),
 
 for each coordinate of an estimand or, if `average_over` names the estimand, averaged over them before the ratio is
-taken.
+taken. The first estimand of a page is the average over all coordinates of all estimands, each error in posterior
+standard deviations of its estimand: a risk of 1/n is that of n independent draws.
 """
 
 import dataclasses
@@ -24,11 +25,13 @@ from approxmcmc.diagnostics.bootstrap import Resampling, draws_at, resample
 from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, resolve
 from approxmcmc.diagnostics.records import leaves_invariant
 from approxmcmc.diagnostics.risk import coordinate, summarise
-from approxmcmc.diagnostics.running import Completions, completion_clocks, knows, running_means
-from approxmcmc.study.declare import estimands_of
+from approxmcmc.diagnostics.running import Completions, completion_clocks, is_approximation, knows, running_means
+from approxmcmc.diagnostics.standard import TO_TENTH_SD, departures
+from approxmcmc.diagnostics.traces import aligned
+from approxmcmc.study.declare import Declaration, estimands_of, is_averaged
 from approxmcmc.study.report.clocks import PageClock, clock_of
 from approxmcmc.study.report.intervals import LEAST_REPLICATES, NOTHING, Interval
-from approxmcmc.study.report.scores import CONFIDENCE, Scores
+from approxmcmc.study.report.scores import ALL_ESTIMANDS, CONFIDENCE, STANDARD, Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 BOOTSTRAPS = 2000
+RATE = 1.0 - CONFIDENCE  # of a page with a difference that is due to chance
 GRID_POINTS = 30
 LONG = 300.0  # seconds: chains as long as this have a fourth budget, so that their pages start at about a second, too
 MANY = 10**6  # data: a test that reads so many in one look always reads all, whatever its settings
@@ -89,7 +93,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     import pandas as pd
 
     reference = results.reference(target)
-    exact = exact_setting(traces)
+    exact = baseline_of(results.study, traces)
     clock = clock_of(results)
     clocks = {label: completion_clocks(runs, clock.axis, True) for label, runs in traces.items()}
     longest = _longest(clocks.values())
@@ -98,26 +102,83 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
         return Contest(target, exact, pd.DataFrame(), traces, None, clock, budgets, pd.DataFrame(), pd.DataFrame())
     replicates = {label: done_replicates(results, target, label, len(runs)) for label, runs in traces.items()}
     planned = results.records[results.records.target == target].groupby("label").size()
-    tables: tuple[list[dict[str, Any]], ...] = ([], [], [])
-    for name, function in resolve(estimands_of(results.study, reference), next(iter(traces.values()))[0]).items():
-        judge = _Judge(traces, name, function, reference, average=name in (results.study.average_over or ()))
-        grid = _grid(longest)
-        over_time = judge.errors({label: np.union1d(grid, budgets) for label in traces}, clocks, "time")
-        counted = {label: runs for label, runs in traces.items() if knows(runs, "datapoints_touched")}
-        touched = {label: completion_clocks(runs, "datapoints_touched", True) for label, runs in counted.items()}
-        ends = {label: _grid(_longest([listed])) for label, listed in touched.items()}
-        over_data = judge.errors(ends, touched, "datapoints_touched")
-        at_budgets = [errors.at(budgets) for errors in over_time]
-        tables[0].extend(row for errors in over_time for row in errors.at(grid).rows())
-        tables[1].extend(row for errors in over_data for row in errors.rows())
-        for errors in at_budgets:
-            rival = next((e for e in at_budgets if (e.setting, e.estimand) == (exact, errors.estimand)), None)
-            for k, row in enumerate(errors.rows()):
-                ratio = NOTHING if rival is None else block_ratio(errors, rival, replicates, k)
-                delivered = {"replicates": len(errors.values), "planned": int(planned[errors.setting])}
-                tables[2].append(row | ratio.columns("ratio") | delivered)
-    over_time, over_data, at_budgets_table = map(pd.DataFrame, tables)
-    return Contest(target, exact, at_budgets_table, traces, reference, clock, budgets, over_time, over_data)
+    judge = _Judge.of(results.study, traces, reference)
+    grid = _grid(longest)
+    over_time = judge.errors({label: np.union1d(grid, budgets) for label in traces}, clocks, "time")
+    counted = {label: runs for label, runs in traces.items() if knows(runs, "datapoints_touched")}
+    touched = {label: completion_clocks(runs, "datapoints_touched", True) for label, runs in counted.items()}
+    ends = {label: _grid(_longest([listed])) for label, listed in touched.items()}
+    over_data = judge.errors(ends, touched, "datapoints_touched")
+    at_budgets = [errors.at(budgets) for errors in over_time]
+    rows = []
+    for errors in at_budgets:
+        rival = next((e for e in at_budgets if (e.setting, e.estimand) == (exact, errors.estimand)), None)
+        for k, row in enumerate(errors.rows()):
+            ratio = NOTHING if rival is None else block_ratio(errors, rival, replicates, k)
+            delivered = {"replicates": len(errors.values), "planned": int(planned[errors.setting])}
+            rows.append(row | ratio.columns("ratio") | delivered)
+    return Contest(
+        target,
+        exact,
+        pd.DataFrame(rows),
+        traces,
+        reference,
+        clock,
+        budgets,
+        pd.DataFrame([row for errors in over_time for row in errors.at(grid).rows()]),
+        pd.DataFrame([row for errors in over_data for row in errors.rows()]),
+        departures=_departures(traces, reference, clocks, longest, RATE / len(results.study.targets)),
+        gold_draws=draws_of(reference),
+    )
+
+
+def _departures(
+    traces: Mapping[str, Sequence["xr.DataTree"]],
+    reference: "xr.DataTree",
+    clocks: Mapping[str, Sequence[Completions]],
+    budget: float,
+    rate: float,
+) -> "pd.DataFrame":
+    """Return a row per setting: how far means, spreads and tails are from the gold standard, as `compare_samplers`.
+
+    The sentences on all settings together are due to chance with probability `rate`.
+    """
+    import pandas as pd
+
+    names = list(reference["posterior"].data_vars)
+    rows = []
+    for label, runs in traces.items():
+        if not all(set(names) <= set(run["posterior"].data_vars) for run in runs):
+            continue
+        errors = departures(
+            *aligned(runs, reference, names),
+            clocks=clocks[label],
+            budget=budget,
+            rate=rate / len(traces),
+            confidence=CONFIDENCE,
+            n_bootstrap=BOOTSTRAPS,
+        )
+        if any(map(is_approximation, runs)):  # more time does not make a fit better
+            errors = errors._replace(**dict.fromkeys(TO_TENTH_SD, math.nan))
+        enough = len(clocks[label]) >= LEAST_REPLICATES
+        half = errors.mean_error_limit if enough else math.nan
+        mean = Interval(errors.mean_error, errors.mean_error - half, errors.mean_error + half)
+        ends = (errors.sd_ratio_lower, errors.sd_ratio_upper) if enough else (math.nan, math.nan)
+        spread = Interval(errors.sd_ratio, *ends)
+        rows.append(
+            {"setting": label}
+            | Interval(*(getattr(errors, name) for name in TO_TENTH_SD)).columns("to_tenth_sd")
+            | (mean.columns("mean_error") | {"mean_at": errors.mean_at})
+            | (spread.columns("sd_ratio") | {"sd_at": errors.sd_at})
+            | {"differs": "; ".join(errors.sentences) if enough else ""}
+        )
+    return pd.DataFrame(rows)
+
+
+def draws_of(reference: "xr.DataTree") -> int:
+    """Return the number of draws of a gold standard, all chains together."""
+    sizes = reference["posterior"].sizes
+    return int(sizes["chain"] * sizes["draw"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,30 +212,57 @@ class Errors:
 
 @dataclasses.dataclass
 class _Judge:
-    """One estimand of one target: evaluates the gold standard once, and every trace once per axis."""
+    """The estimands of one target: evaluates the gold standard once, and every trace once per axis."""
 
     traces: Mapping[str, Sequence["xr.DataTree"]]
-    name: str
-    function: Any
+    functions: Mapping[str, Any]
     reference: "xr.DataTree"
-    average: bool
-    gold: Reference | None = None
+    averaged: Mapping[str, bool]
+    together: str
+    golds: dict[str, Reference] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls, study: Declaration, traces: Mapping[str, Sequence["xr.DataTree"]], reference: "xr.DataTree"
+    ) -> "_Judge":
+        functions = resolve(estimands_of(study, reference), next(iter(traces.values()))[0])
+        averaged = {name: is_averaged(study, name) for name in functions}
+        return cls(traces, functions, reference, averaged, STANDARD if study.estimands is None else ALL_ESTIMANDS)
 
     def errors(
         self, points: Mapping[str, np.ndarray], clocks: Mapping[str, Sequence[Completions]], axis: str
     ) -> list[Errors]:
-        found = []
-        for label in points:
-            runs = self.traces[label]
-            running = running_means(runs, self.name, self.function, clocks[label], points[label])
-            if self.gold is None:
-                self.gold = evaluate_reference(self.name, self.function, self.reference, running.layout)
-            values = running.means - self.gold.mean
-            pieces = [(self.name, values, self.gold)]
-            if not self.average:
-                pieces = [(one, *coordinate(values, self.gold, k)) for k, one in enumerate(running.layout.labels)]
-            found += [Errors(label, one, axis, points[label], part, gold) for one, part, gold in pieces]
-        return found
+        """Return the errors of all settings, estimand by estimand; first those of all estimands together."""
+        pieces: dict[str, list[Errors]] = {self.together: []}
+        for label, grid in points.items():
+            standardized = []
+            for name, function in self.functions.items():
+                running = running_means(self.traces[label], name, function, clocks[label], grid)
+                if name not in self.golds:
+                    self.golds[name] = evaluate_reference(name, function, self.reference, running.layout)
+                gold = self.golds[name]
+                values = running.means - gold.mean
+                standardized.append(_in_sds(values, gold))
+                parts = [(name, values, gold)]
+                if not self.averaged[name]:
+                    parts = [(one, *coordinate(values, gold, k)) for k, one in enumerate(running.layout.labels)]
+                for estimand, part, own in parts:
+                    pieces.setdefault(estimand, []).append(Errors(label, estimand, axis, grid, part, own))
+            values, gold = _joined(standardized)
+            pieces[self.together].append(Errors(label, self.together, axis, grid, values, gold))
+        return [errors for listed in pieces.values() for errors in listed]
+
+
+def _in_sds(values: np.ndarray, gold: Reference) -> tuple[np.ndarray, Reference]:
+    """Return errors (replicate, point, coordinate) and the gold standard in posterior standard deviations."""
+    scale = np.where(gold.sd > 0.0, gold.sd, 1.0)
+    return values / scale, gold._replace(mean=gold.mean / scale, mcse=gold.mcse / scale, sd=gold.sd / scale)
+
+
+def _joined(parts: Sequence[tuple[np.ndarray, Reference]]) -> tuple[np.ndarray, Reference]:
+    """Join the coordinates of several estimands."""
+    values = np.concatenate([values for values, _ in parts], axis=-1)
+    return values, Reference(*(np.concatenate(arrays, axis=-1) for arrays in zip(*(g for _, g in parts), strict=True)))
 
 
 def _longest(clocks: Iterable[Sequence[Completions]]) -> float:
@@ -188,6 +276,11 @@ def _grid(end: float) -> np.ndarray:
     grid = np.geomspace(end / 100.0, end, GRID_POINTS)
     grid[-1] = end  # exactly: the risk is undefined beyond the end of the shortest chain
     return grid
+
+
+def baseline_of(study: Declaration, traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
+    """Return the setting that others are compared with: the study's `baseline`, else an exact one; None for none."""
+    return study.baseline if study.baseline in traces else exact_setting(traces)
 
 
 def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:

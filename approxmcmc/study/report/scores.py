@@ -1,10 +1,11 @@
-"""Risks of the settings of one target at each budget, from which verdicts follow.
+"""Risks of the settings of one target at each budget, and the verdicts that follow: which is best, worse, undecided.
 
-A verdict needs five replicates, because fewer give no useful interval. Settings are ranked only if the squared error of
-the gold standard is at most a tenth of the least risk; otherwise only those are called worse whose own risk is ten
-times this error. A page makes many verdicts, so their intervals hold jointly:
-each of m verdicts has level 5 % / m (Bonferroni), and its 95 % interval is widened on the log scale by the ratio of the
-normal quantiles.
+A verdict needs five replicates, because fewer give no useful interval. A setting is called worse than the best one if
+its interval lies above that of the best, or the interval of their ratio above 1; and only if its own risk is ten times
+the squared error of the gold standard, which could otherwise decide the order. Every other pair is undecided, and the
+page says how many replicates, or draws of the gold standard, would decide it. A page makes many verdicts, so their
+intervals hold jointly: each of m verdicts has level 5 % / m (Bonferroni), and its 95 % interval is widened on the log
+scale by the ratio of the normal quantiles.
 """
 
 import dataclasses
@@ -13,13 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 from scipy import special
 
+from approxmcmc.diagnostics.standard import MEANS, TAILS, VARIANCES
+from approxmcmc.study.report.intervals import LEAST_REPLICATES, Interval
+
 if TYPE_CHECKING:
     import pandas as pd
 
 CONFIDENCE = 0.95
-# Share of the least risk; above it, the error of the gold standard affects the order of the settings.
-LARGEST_FLOOR = 0.1
-TINY = 1e-3  # of the least risk: a smaller error of the gold standard is not told to its digits
+LARGEST_FLOOR = 0.1  # share of a risk; above it, the error of the gold standard may decide the order
+IN_SD = ", in posterior sd"
+STANDARD = f"means, spreads and tails{IN_SD}"  # average over all coordinates of the standard estimands
+ALL_ESTIMANDS = f"all estimands{IN_SD}"  # average over all coordinates of the study's own estimands
+MANY_REPLICATES = 1000  # a study that needs more to order two settings may take them as equal
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,16 +37,23 @@ class Scores:
     target
         Name of the target.
     exact
-        The setting without bias that the others are compared with; None if every setting is biased.
+        The setting that the others are compared with, exact unless the study names a biased one; None without any.
     at_budgets
         A row per setting, estimand and time, with risk, bias_sq, variance and ratio to the exact setting, their ends
         ``_lower`` and ``_upper``, the squared error ``floor`` of the gold standard, and the numbers of replicates that
         delivered and that were planned. Empty without a gold standard.
+    departures
+        A row per setting at the last budget: errors of means and spreads of all coordinates in posterior standard
+        deviations, the time to a tenth of one, and which differences chance does not explain; None if unknown.
+    gold_draws
+        Number of draws of the gold standard; 0 if unknown.
     """
 
     target: str
     exact: str | None
     at_budgets: "pd.DataFrame"
+    departures: "pd.DataFrame | None" = dataclasses.field(default=None, kw_only=True)
+    gold_draws: int = dataclasses.field(default=0, kw_only=True)
 
     @property
     def settings(self) -> list[str]:
@@ -49,7 +62,7 @@ class Scores:
 
     @property
     def estimands(self) -> list[str]:
-        """Labels of the estimands, in the order of the study."""
+        """Labels of the estimands; the first one is judged."""
         return list(dict.fromkeys(self.at_budgets["estimand"])) if len(self.at_budgets) else []
 
     @property
@@ -72,29 +85,153 @@ class Scores:
         return {name: int(self.at_budgets.replicates[self.at_budgets.setting == name].min()) for name in self.settings}
 
 
-def floor_share(table: "pd.DataFrame") -> float:
-    """Return the gold standard's squared error over the least risk of a table.
+def unit_of(estimand: str) -> str:
+    """Return the unit of a typical error, with a space before it; "" for the unit of the estimand itself."""
+    return " posterior sd" if estimand.endswith(IN_SD) or estimand == MEANS else ""
 
-    Infinite if the least risk is 0 or less; 0 if no risk is known or the gold standard has no error.
+
+def words_of(estimand: str) -> str:
+    """Return what an error is averaged over, for a sentence."""
+    known = {
+        STANDARD: "over the means, spreads and tails of all coordinates",
+        ALL_ESTIMANDS: "over all coordinates of all estimands",
+        MEANS: "over the means of all coordinates",
+        VARIANCES: "over the variances of all coordinates",
+        TAILS: "over the tail probabilities of all coordinates",
+    }
+    return known.get(estimand, f"in {estimand}")
+
+
+def typical(row: Any, name: str = "risk") -> Interval:
+    """Return the typical error of a row, the root of its risk, with its interval; a negative estimate counts as 0."""
+    squares = (float(getattr(row, f"{name}{end}")) for end in ("", "_lower", "_upper"))
+    return Interval(*(math.sqrt(max(square, 0.0)) if not math.isnan(square) else math.nan for square in squares))
+
+
+# --- verdicts ---
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """What is known about the order of settings at one time.
+
+    Parameters
+    ----------
+    best
+        The setting with least risk; None if no risk is known.
+    worse
+        Settings with more risk than the best one, beyond chance; in the order of risk.
+    undecided
+        Settings that may be as good as the best one; in the order of risk.
+    unknown
+        Settings without a risk, because some chain had no draw by then.
+    few
+        Whether some known setting has too few replicates for verdicts; then all are undecided.
     """
-    least = float(table.risk.min())
+
+    best: str | None
+    worse: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    few: bool = False
+
+
+def ranking(table: "pd.DataFrame", exact: str | None, verdicts: int) -> Ranking:
+    """Return which setting of a table is best, which are worse, and which are undecided.
+
+    Parameters
+    ----------
+    table
+        One row per setting at one time, indexed by setting.
+    exact
+        The setting that ratios are formed with.
+    verdicts
+        Number of verdicts that share one error rate.
+    """
+    known = table[table.risk.notna()].sort_values("risk", kind="stable")
+    unknown = tuple(str(label) for label in table.index if label not in known.index)
+    if known.empty:
+        return Ranking(None, unknown=unknown)
+    best, *others = map(str, known.index)
+    few = bool(known.replicates.min() < LEAST_REPLICATES)
+    worse = () if few else tuple(name for name in others if is_worse(known, name, best, exact, verdicts))
+    return Ranking(best, worse, tuple(name for name in others if name not in worse), unknown, few)
+
+
+def is_worse(table: "pd.DataFrame", name: str, best: str, exact: str | None, verdicts: int) -> bool:
+    """Return whether a setting has more risk than the best one beyond chance, and beyond the gold standard's error."""
+    row = table.loc[name]
+    floor = float(table.floor.max()) / LARGEST_FLOOR
+    if widened(row, "risk", verdicts)[0] > max(widened(table.loc[best], "risk", verdicts)[1], floor):
+        return True
+    paired = (exact == best and widened(row, "ratio", verdicts)[0] > 1.0) or (
+        exact == name and widened(table.loc[best], "ratio", verdicts)[1] < 1.0
+    )
+    return paired and float(row.risk) > floor
+
+
+def gold_times(table: "pd.DataFrame", names: "tuple[str, ...]") -> float:
+    """Return how many times as many draws of the gold standard would suffice to order some settings.
+
+    Its squared error falls as one over the number of its draws. It must be a tenth of the largest risk among a pair; 1
+    if it is.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"risk": [0.1, 0.2], "risk_upper": [0.2, 0.3], "floor": 0.06}, index=["best", "next"])
+    >>> round(gold_times(table, ("next",)), 3)
+    3.0
+    """
+    scales = [float(row.risk if row.risk > 0.0 else row.risk_upper) for row in (table.loc[name] for name in names)]
     floor = float(table.floor.max())
-    if math.isnan(least) or floor == 0.0:
-        return 0.0
-    return floor / least if least > 0.0 else math.inf
+    least = min(scales, default=math.inf)
+    if floor == 0.0 or math.isnan(least):
+        return 1.0
+    return max(1.0, floor / (LARGEST_FLOOR * least)) if least > 0.0 else math.inf
 
 
-def can_rank(table: "pd.DataFrame") -> bool:
-    """Return whether the gold standard is precise enough to rank the settings of a table."""
-    return floor_share(table) <= LARGEST_FLOOR
+def replicates_needed(table: "pd.DataFrame", name: str, best: str, exact: str | None, verdicts: int) -> float:
+    """Return about how many replicates would order a setting and the best one, if their risks are as estimated.
+
+    The interval of a log risk is about as wide as one over the root of the number of replicates. NaN if a risk is not
+    above 0, or without intervals.
+
+    Examples
+    --------
+    A gap of log 2 and intervals that reach log 2 from each side need four times as many:
+
+    >>> import pandas as pd
+    >>> rows = {"risk": [1.0, 2.0], "risk_lower": [0.5, 1.0], "risk_upper": [2.0, 4.0], "replicates": 8, "floor": 0.0}
+    >>> round(replicates_needed(pd.DataFrame(rows, index=["best", "next"]), "next", "best", None, 1))
+    32
+    """
+    row = table.loc[name]
+    top = table.loc[best]
+    if not min(row.risk, top.risk) > 0.0:
+        return math.nan
+    gap = math.log(row.risk / top.risk)
+    widths = [_below(row, "risk", verdicts) + _above(top, "risk", verdicts)]
+    if exact == best:
+        widths.append(_below(row, "ratio", verdicts))
+    if exact == name:
+        widths.append(_above(top, "ratio", verdicts))
+    width = min((width for width in widths if math.isfinite(width)), default=math.nan)
+    count = int(min(row.replicates, top.replicates))
+    return math.inf if gap == 0.0 else count * (width / gap) ** 2
 
 
-def beside_least_risk(table: "pd.DataFrame") -> str:
-    """Return a phrase that compares the gold standard's squared error with the least risk."""
-    share = floor_share(table)
-    if share < TINY:
-        return f"less than {TINY:.1%} of the least risk"
-    return f"{float(f'{100.0 * share:.2g}'):g}% of the least risk" if share <= 1.0 else "above the least risk"
+def _below(row: Any, name: str, verdicts: int) -> float:
+    """Return how far the lower end is below the value on the log scale; if it is not above 0, how far the upper is."""
+    value = float(getattr(row, name))
+    lower = widened(row, name, verdicts)[0]
+    return math.log(value / lower) if min(value, lower) > 0.0 else _above(row, name, verdicts)
+
+
+def _above(row: Any, name: str, verdicts: int) -> float:
+    value = float(getattr(row, name))
+    upper = widened(row, name, verdicts)[1]
+    return math.log(upper / value) if value > 0.0 and upper > 0.0 else math.nan
 
 
 def widened(row: Any, name: str, verdicts: int) -> tuple[float, float]:

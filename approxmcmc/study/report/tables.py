@@ -23,7 +23,7 @@ from approxmcmc.study.report.intervals import (
 )
 from approxmcmc.study.report.pieces import Table
 from approxmcmc.study.report.predictions import Prediction, predict_setting
-from approxmcmc.study.report.scores import Scores, can_rank
+from approxmcmc.study.report.scores import Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 ROUNDING = 1e-20  # variance over squared bias; below it, the variance is that of rounding
 PART = 0.5  # share of the data
+DEPARTURES = "How wrong at the last budget"  # title of a table, before the target's name
 
 # --- risk ---
 
@@ -41,9 +42,9 @@ PART = 0.5  # share of the data
 def risk_table(scores: Scores) -> Table:
     """Tabulate risk, bias², variance and the ratio to the exact setting at each budget.
 
-    More than ten settings that can be ranked are sorted by risk, others stay in the order of the study.
+    More than ten settings are sorted by risk, fewer stay in the order of the study.
     """
-    ranked = len(scores.settings) > FEW and all(can_rank(scores.at_last_budget(name)) for name in scores.estimands)
+    ranked = len(scores.settings) > FEW
     order = ["time", "estimand", "risk"] if ranked else ["time"]  # with many settings, the best ones come first
     place = {"estimand": lambda column: column.map(scores.estimands.index)}
     data = scores.at_budgets.dropna(subset="risk").sort_values(
@@ -75,6 +76,31 @@ def risk_table(scores: Scores) -> Table:
         "floor bounds a ratio on one side only.",
         data,
         headings={"bias_sq": "bias²", "time": "time (s)", "ratio": "ratio to exact"},
+    )
+
+
+def departures_table(scores: Scores) -> Table | None:
+    """Tabulate how far means and spreads of each setting are from the gold standard at the last budget."""
+    if scores.departures is None or scores.departures.empty:
+        return None
+    return Table(
+        f"{DEPARTURES}, {scores.target}",
+        f"From the draws of {scores.times[-1]:.3g} s of a chain, over all coordinates of all parameters. Largest error "
+        "of a mean, in posterior standard deviations; posterior standard deviation over that of the gold standard, "
+        "where it is farthest from 1; seconds until the typical error of a mean is a tenth of a posterior standard "
+        "deviation (∞: the bias is larger), with a 95 % bootstrap interval. Differences that chance does not explain, "
+        "and intervals of the first two: all coordinates, quantities and settings of the page share an error rate of "
+        "5 %.",
+        scores.departures,
+        headings={
+            "mean_error": "error of a mean (sd)",
+            "mean_at": "of",
+            "sd_ratio": "sd / gold standard",
+            "sd_at": "of ",
+            "to_tenth_sd": "seconds to 0.1 sd",
+            "differs": "differs beyond chance",
+        },
+        formats={"mean_error": "+.3f", "sd_ratio": ".3f"},
     )
 
 

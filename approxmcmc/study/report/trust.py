@@ -9,7 +9,7 @@ from approxmcmc.study.report.census import census_table
 from approxmcmc.study.report.clocks import LEAST_CPU_SHARE, PROCESSOR, clock_of, cpu_share
 from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
-from approxmcmc.study.report.scores import Scores, beside_least_risk, can_rank
+from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.wording import counted, enumeration
 
 if TYPE_CHECKING:
@@ -113,11 +113,7 @@ def _unequal_shares(results: "StudyResults") -> list[str]:
 
 
 def limits(scores: Sequence[Scores]) -> list[str]:
-    """Return sentences on why risks are not ranked: too few replicates, or a coarse gold standard."""
-    return [*_few_replicates(scores), *_coarse_gold(scores)]
-
-
-def _few_replicates(scores: Sequence[Scores]) -> list[str]:
+    """Return a sentence on settings with too few replicates for intervals and verdicts."""
     chains = {(one.target, name): count for one in scores for name, count in one.replicates.items()}
     few = [count for count in chains.values() if count < LEAST_REPLICATES]
     if not few:
@@ -125,14 +121,3 @@ def _few_replicates(scores: Sequence[Scores]) -> list[str]:
     which = "" if len(few) == len(chains) else f" {len(few)} of {len(chains)} settings on a target have so few."
     needed = f"there are no intervals and no verdicts: {LEAST_REPLICATES} are needed."
     return [f"With {counted(max(few), 'chain')} or fewer {needed}{which}"]
-
-
-def _coarse_gold(scores: Sequence[Scores]) -> list[str]:
-    sentences = []
-    for one in scores:
-        tables = {name: one.at_last_budget(name) for name in one.estimands}
-        told = [f"{beside_least_risk(table)} in {name}" for name, table in tables.items() if not can_rank(table)]
-        if told:
-            error = f"The squared error of the gold standard of {one.target} is {enumeration(told)}"
-            sentences.append(f"{error}: settings are not ranked there, unless one is far above this error.")
-    return sentences

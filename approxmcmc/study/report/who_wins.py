@@ -5,7 +5,7 @@ from typing import Any
 
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.pieces import Figure, Section, Table
-from approxmcmc.study.report.scores import Scores, can_rank, widened
+from approxmcmc.study.report.scores import Scores, ranking
 from approxmcmc.study.report.svg import COLOURS, subplots
 from approxmcmc.study.report.wording import estimate_text, setting_in_words
 
@@ -46,8 +46,8 @@ def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Sect
         "the search for the mode, the expansion and trials of a choice, but not compilation. Below its name: the time, "
         f"the risk of the {estimand}, averaged over coordinates, with its 95 % bootstrap interval over chains, and the "
         f"settings with overlapping intervals. All {verdicts} comparisons of a picture are right in at least 19 of 20 "
-        f'pictures. "{UNRANKED}": the squared error of the gold standard is above a tenth of the least risk, or a '
-        f"setting has fewer than {LEAST_REPLICATES} chains."
+        f'pictures. "{UNRANKED}": no setting is known to be worse than another, or one has fewer than '
+        f"{LEAST_REPLICATES} chains."
     )
     drawn = data[data.estimand == estimand]
     table = data.drop(columns="about")
@@ -69,11 +69,11 @@ def _winner(scores: Scores, estimand: str, time: float, verdicts: int) -> dict[s
     nothing = {"risk": float("nan"), "risk_lower": float("nan"), "risk_upper": float("nan")}
     if known.empty:
         return row | {"winner": NOBODY} | nothing
-    if not can_rank(known) or known.replicates.min() < LEAST_REPLICATES:
+    order = ranking(here, scores.exact, verdicts)
+    best = order.best
+    if order.few or not order.worse:
         return row | {"winner": UNRANKED} | nothing
-    best = known.risk.idxmin()
-    end = widened(known.loc[best], "risk", verdicts)[1]
-    near = [name for name in known.index if name != best and not widened(known.loc[name], "risk", verdicts)[0] > end]
+    near = order.undecided
     return row | {
         "winner": best,
         "risk": known.risk[best],

@@ -83,6 +83,8 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
     ('0.02', '[0.00, 40.00] ×10⁻⁴')
     >>> estimate(0.05, 0.01, 0.1, ".1%")
     ('5.0', '[1.0, 10.0] %')
+    >>> estimate(float("inf"), 12.5, float("inf"))
+    ('∞', '[12.5, ∞]')
     >>> estimate(float("nan"), 0.0, 1.0)
     ('', '')
     """
@@ -93,7 +95,7 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
         centre = number(percent[0], f"{spec[:-1]}f")
         bracket = interval(percent[1], percent[2], f"{spec[:-1]}f")
         return (f"{centre} %", bracket) if bracket == NO_INTERVAL else (centre, f"{bracket} %")
-    if spec:
+    if spec or math.isinf(value):
         return number(value, spec), interval(lower, upper, spec)
     finite = [x for x in (value, lower, upper) if math.isfinite(x)]
     if all(x.is_integer() for x in finite):
