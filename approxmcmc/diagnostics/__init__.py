@@ -10,11 +10,13 @@ from approxmcmc.diagnostics.importance import (
     importance_estimates,
 )
 from approxmcmc.diagnostics.latents import latents
+from approxmcmc.diagnostics.moments import as_reference
 from approxmcmc.diagnostics.records import split_population
 from approxmcmc.diagnostics.risk import risk
 from approxmcmc.diagnostics.traces import as_trace
 
 __all__ = [
+    "as_reference",
     "as_trace",
     "chatterjee_diaconis_bound",
     "clopper_pearson",

@@ -13,6 +13,7 @@ from approxmcmc.diagnostics.cost import full_data_reads
 from approxmcmc.diagnostics.decisions import wrong_decision_rate
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate, resolve
 from approxmcmc.diagnostics.health import share_of_moves
+from approxmcmc.diagnostics.moments import as_reference, described, has_only_moments
 from approxmcmc.diagnostics.rank_statistics import bulk_ess
 from approxmcmc.diagnostics.records import check_confidence, group, sums, tuning_totals
 from approxmcmc.diagnostics.risk import errors_of, summarise, unknown_means
@@ -31,7 +32,7 @@ _REFERENCE_SHARE = 0.05
 @naming_the_arguments
 def compare_samplers(
     runs: Mapping[str, Traces],
-    reference: xr.DataTree,
+    reference: Any,
     *,
     estimands: Mapping[str, Estimand] | None = None,
     over: str = "time",
@@ -100,6 +101,7 @@ def compare_samplers(
 
     if not isinstance(runs, Mapping) or isinstance(runs, xr.DataTree):
         raise InvalidInputError(f"`runs` needs a dict of name -> trace or traces; found a {type(runs).__name__}.")
+    reference = as_reference(reference)
     given = [by_name(told, list(runs), what) for told, what in ((clock, "clock"), (warmup_seconds, "warmup_seconds"))]
     as_given = {
         name: with_clocks(as_list(traces, what=f"runs[{name!r}]", like=reference), *(told[name] for told in given))
@@ -203,8 +205,8 @@ def _all_errors(
 def _common(listed: Mapping[str, Sequence[xr.DataTree]], reference: xr.DataTree) -> dict[str, Estimand]:
     """Return the variables that all runs and the reference have as estimands, with a warning that names the others."""
     having = {repr(name): [set(trace["posterior"].data_vars) for trace in traces] for name, traces in listed.items()}
-    if isinstance(reference, xr.DataTree) and "posterior" in reference.children:
-        having["the reference"] = [set(reference["posterior"].data_vars)]
+    if isinstance(reference, xr.DataTree) and ("posterior" in reference.children or has_only_moments(reference)):
+        having["the reference"] = [set(described(reference).data_vars)]
     common = set.intersection(*(variables for each in having.values() for variables in each))
     found = resolve(None, next(iter(listed.values()))[0])
     everywhere = {str(variable) for each in having.values() for variables in each for variable in variables}

@@ -14,6 +14,7 @@ import xarray as xr
 
 from approxmcmc.diagnostics.control_variates import controlled
 from approxmcmc.diagnostics.health import share_of_moves
+from approxmcmc.diagnostics.moments import as_reference, described, has_only_moments
 from approxmcmc.diagnostics.records import group
 from approxmcmc.errors import GoldStandardError, InvalidInputError
 
@@ -106,16 +107,34 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
     GoldStandardError
         If the reference lacks what the estimand reads, or has other coordinates, or its error cannot be estimated.
     """
+    reference = as_reference(reference)
+    if has_only_moments(reference):
+        return _of_moments(name, function, reference, like)
     if not isinstance(reference, xr.DataTree) or "posterior" not in reference.children:
         raise GoldStandardError(
             f"`reference` needs a DataTree with a group 'posterior'; found {type(reference).__name__}. "
-            "`reference_posterior(target)` makes one."
+            "`reference_posterior(target)` makes one; a table of moments also serves."
         )
     if "sample_stats" in reference.children and {"weight", "log_weight"} & set(reference["sample_stats"].data_vars):
         raise GoldStandardError(
             "The draws of `reference` carry weights, as those of importance sampling do: their plain mean is not the "
             "posterior's. Resample them by weight, or use `reference_posterior(target)`."
         )
+    values = _matched(name, function, reference, like)
+    _check_reference(reference, like.labels, values)
+    plain = _moments(name, values, values)
+    if "scores" not in reference.children:
+        return plain
+    scores = reference["scores"].to_dataset()
+    values = values[:, scores["at_draw"].to_numpy()]
+    without_noise = controlled(values, scores["theta"].to_numpy(), scores["score"].to_numpy())
+    precise = _moments(name, without_noise, values)
+    better = precise.mcse < plain.mcse
+    return Reference(*(np.where(better, ours, theirs) for ours, theirs in zip(precise, plain, strict=True)))
+
+
+def _matched(name: str, function: Estimand, reference: xr.DataTree, like: Layout) -> np.ndarray:
+    """Return the values of an estimand of a reference, (chain, draw, coordinate), in the order of `like`."""
     try:
         found = evaluate(name, function, reference, like.dims)
     except (KeyError, AttributeError) as error:
@@ -133,17 +152,27 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
             "Traces and reference need the same shapes and the same coordinate labels."
         )
     position = {label: k for k, label in enumerate(labels)}
-    values = found.values[..., [position[label] for label in like.labels]]
-    _check_reference(reference, like.labels, values)
-    plain = _moments(name, values, values)
-    if "scores" not in reference.children:
-        return plain
-    scores = reference["scores"].to_dataset()
-    values = values[:, scores["at_draw"].to_numpy()]
-    without_noise = controlled(values, scores["theta"].to_numpy(), scores["score"].to_numpy())
-    precise = _moments(name, without_noise, values)
-    better = precise.mcse < plain.mcse
-    return Reference(*(np.where(better, ours, theirs) for ours, theirs in zip(precise, plain, strict=True)))
+    return found.values[..., [position[label] for label in like.labels]]
+
+
+def _of_moments(name: str, function: Estimand, reference: xr.DataTree, like: Layout) -> Reference:
+    """Return the reference's values from a table of moments.
+
+    A variable has its own; the standard estimands know theirs (`of_moments`). The errors of different coordinates are
+    taken as independent: their correlations are unknown.
+    """
+    if isinstance(function, operator.itemgetter):
+        rows = _matched(name, function, xr.DataTree.from_dict({"posterior": described(reference)}), like)[0]
+        mean, sd, mcse, _ = rows
+    elif hasattr(function, "of_moments"):
+        mean, sd, mcse = function.of_moments()
+    else:
+        raise GoldStandardError(
+            f"The estimand {name!r} needs draws of the gold standard, and this one has only moments. Use the default "
+            "estimands, `standard_estimands`, or a reference with draws."
+        )
+    signs = np.random.default_rng(0).integers(0, 2, (_BATCHES, len(mean)))
+    return Reference(mean, mcse, sd, (2.0 * signs - 1.0) / np.sqrt(_BATCHES))
 
 
 FEWEST_DRAWS = 4  # of a chain, to split it into halves and estimate an autocorrelation

@@ -11,6 +11,7 @@ from approxmcmc.diagnostics.bootstrap import QUANTITIES, Resampling, estimate, i
 from approxmcmc.diagnostics.clock import with_clocks
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate_reference, resolve
 from approxmcmc.diagnostics.finite import not_finite
+from approxmcmc.diagnostics.moments import as_reference
 from approxmcmc.diagnostics.records import check_confidence, group
 from approxmcmc.diagnostics.running import (
     AXES,
@@ -34,7 +35,7 @@ _LONG_NAMES = {"bias_sq": "squared bias", "variance": "variance", "risk": "risk"
 @naming_the_arguments
 def risk(
     traces: Traces,
-    reference: xr.DataTree,
+    reference: Any,
     *,
     estimands: Mapping[str, Estimand] | None = None,
     over: str = "time",
@@ -63,7 +64,9 @@ def risk(
         Records used: ``perf_counter_diff`` or ``datapoints_touched``, and ``weight`` or ``log_weight`` if draws are
         weighted.
     reference
-        Gold standard with a group ``posterior``; its Monte Carlo error e enters estimates and intervals.
+        Gold standard: a trace; or a table of means and standard deviations with their standard errors, a DataFrame
+        with a row per coordinate (columns ``mean``, ``sd``, ``mcse_mean``, ``mcse_sd``) or a dict of them by variable,
+        see :func:`approxmcmc.diagnostics.as_reference`. Its Monte Carlo error e enters estimates and intervals.
     estimands
         Dict of name -> function of the posterior Dataset (dims chain, draw, ...) that returns a DataArray (chain,
         draw, ...). Default: every coordinate of every variable.
@@ -133,6 +136,7 @@ def risk(
     >>> curves = amc.risk(runs, amc.reference_posterior(target))  # doctest: +SKIP
     >>> curves.risk.sel(estimand="beta[x1]").plot()  # doctest: +SKIP
     """
+    reference = as_reference(reference)
     traces = replicates(with_clocks(as_list(traces, like=reference), clock, warmup_seconds))
     check_confidence(confidence)
     functions = resolve(estimands, traces[0])

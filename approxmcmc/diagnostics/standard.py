@@ -5,6 +5,7 @@ all coordinates, the three quantities and all samplers of a table share this rat
 has the standard error of their scatter and of the gold standard together, and quantiles of Student's t.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from scipy import special
 
 from approxmcmc.diagnostics.bootstrap import Resampling, draws_at, estimate, resample
 from approxmcmc.diagnostics.estimands import Reference
+from approxmcmc.diagnostics.moments import GROUP, described, has_only_moments, in_form_of_draws
 from approxmcmc.diagnostics.risk import errors_of
 from approxmcmc.diagnostics.running import Completions
 
@@ -22,6 +24,7 @@ MEANS = "posterior means"
 VARIANCES = "posterior variances"
 TAILS = "tail probabilities"
 FAR = 2.0  # posterior standard deviations
+SD_OF_SQUARE = np.sqrt(2.0)  # of z^2, taken for a posterior of which only moments are known
 
 
 def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Dataset], xr.DataArray]]:
@@ -38,7 +41,8 @@ def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Datas
     Parameters
     ----------
     reference
-        Posterior of the gold standard, dims (chain, draw, ...).
+        Posterior of the gold standard, dims (chain, draw, ...); or its moments, each variable with a leading dim
+        ``moment``, of which tail probabilities are unknown.
 
     Returns
     -------
@@ -55,26 +59,63 @@ def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Datas
     >>> round(float(estimands["posterior variances"](draws).mean()), 12)
     1.0
     """
-    names = [str(name) for name in reference.data_vars]
-
-    def flat(posterior: xr.Dataset) -> xr.DataArray:
-        arrays = [posterior[name].transpose("chain", "draw", ...).to_numpy() for name in names]
-        values = np.concatenate([array.reshape(*array.shape[:2], -1) for array in arrays], axis=2)
-        return xr.DataArray(values, dims=("chain", "draw", "parameter"))
-
-    truth = flat(reference)
-    mean = truth.mean(("chain", "draw"))
-    sd = truth.std(("chain", "draw"))
-    sd = sd.where(sd > 0.0, 1.0)
-
-    def z(posterior: xr.Dataset) -> xr.DataArray:
-        return (flat(posterior) - mean) / sd
-
+    names = tuple(str(name) for name in reference.data_vars)
+    if "moment" in reference.dims:
+        [moments] = _flat(in_form_of_draws(reference), names)
+        mean, sd, mcse, mcse_sd = moments
+        zero = np.zeros(len(mean))
+        return {
+            MEANS: _Standardized(names, mean, sd, _same, (zero, zero + 1.0, mcse / sd)),
+            VARIANCES: _Standardized(names, mean, sd, np.square, (zero + 1.0, zero + SD_OF_SQUARE, 2.0 * mcse_sd / sd)),
+        }
+    truth = _flat(reference, names)
+    mean = truth.mean(axis=(0, 1))
+    sd = truth.std(axis=(0, 1))
+    sd = np.where(sd > 0.0, sd, 1.0)
     return {
-        MEANS: z,
-        VARIANCES: lambda posterior: z(posterior) ** 2,
-        TAILS: lambda posterior: (abs(z(posterior)) > FAR).astype(np.float64),
+        MEANS: _Standardized(names, mean, sd, _same),
+        VARIANCES: _Standardized(names, mean, sd, np.square),
+        TAILS: _Standardized(names, mean, sd, _is_far),
     }
+
+
+def standard_of(reference: xr.DataTree) -> Mapping[str, Callable[[xr.Dataset], xr.DataArray]]:
+    """Return the standard estimands of a gold standard, which has draws or only moments."""
+    return standard_estimands(reference[GROUP if has_only_moments(reference) else "posterior"].to_dataset())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Standardized:
+    """A function of z, the coordinates of `names` in standard deviations from the gold standard's means."""
+
+    names: tuple[str, ...]
+    mean: np.ndarray
+    sd: np.ndarray
+    function: Callable[[np.ndarray], np.ndarray]
+    moments: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    def __call__(self, posterior: xr.Dataset) -> xr.DataArray:
+        z = (_flat(posterior, self.names) - self.mean) / self.sd
+        return xr.DataArray(self.function(z), dims=("chain", "draw", "parameter"))
+
+    def of_moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return mean, standard deviation and standard error under a gold standard that has only moments."""
+        assert self.moments is not None
+        return self.moments
+
+
+def _flat(posterior: xr.Dataset, names: Sequence[str]) -> np.ndarray:
+    """Return all coordinates as one array, (chain, draw, coordinate)."""
+    arrays = [posterior[name].transpose("chain", "draw", ...).to_numpy() for name in names]
+    return np.concatenate([array.reshape(*array.shape[:2], -1) for array in arrays], axis=2)
+
+
+def _same(z: np.ndarray) -> np.ndarray:
+    return z
+
+
+def _is_far(z: np.ndarray) -> np.ndarray:
+    return np.asarray(np.abs(z) > FAR, dtype=np.float64)
 
 
 ROUNDING = 1e-12
@@ -141,20 +182,18 @@ def departures(
     confidence, n_bootstrap, random_seed
         Level and bootstrap of the interval of `to_tenth_sd`.
     """
-    posterior = reference["posterior"].to_dataset()
-    labels = _labels(posterior)
+    labels = _labels(described(reference))
     rate = rate / (3 * len(labels))
     points = np.array([budget])
     draws = min(int(np.searchsorted(clock.ends, budget, side="right")) for clock in clocks)
     differences = {}
-    for name, function in standard_estimands(posterior).items():
+    for name, function in standard_of(reference).items():
         errors, gold, _ = errors_of(traces, name, function, reference=reference, clocks=clocks, points=points)
         differences[name] = _differences(errors, gold, rate, draws)
         if name == MEANS:
             resampling = resample(n_bootstrap, len(errors), len(gold.directions), random_seed)
             needed = budget_for(TENTH, errors[:, 0], gold, budget, resampling, confidence)
     means = differences[MEANS]
-    tails = differences[TAILS]
     if not np.isfinite(means.center).all():
         return Departures(*[np.nan] * 5, [], "", "", *[np.nan] * 3)
     # The second moment is taken about the gold standard's mean; a shift of the mean is no spread.
@@ -166,8 +205,12 @@ def departures(
     sentences = [
         *_sentence(means, lambda k: f"the mean of {labels[k]} is off by {means.center[k]:+.2g} posterior sd"),
         *_sentence(excess, lambda k: f"the sd of {labels[k]} is {ratios[k]:.2g} times that of the reference"),
-        *_sentence(tails, lambda k: f"the share of {labels[k]} beyond 2 sd is off by {tails.center[k]:+.2g}"),
     ]
+    if TAILS in differences:  # a gold standard known by its moments has none
+        tails = differences[TAILS]
+        sentences += _sentence(
+            tails, lambda k: f"the share of {labels[k]} beyond 2 sd is off by {tails.center[k]:+.2g}"
+        )
     ends = _root(1.0 + excess.center[farthest] + np.array([-1.0, 1.0]) * excess.limit[farthest])
     return Departures(
         float(means.center[largest]),

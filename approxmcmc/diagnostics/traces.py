@@ -20,6 +20,7 @@ import xarray as xr
 from approxmcmc.contracts import Target, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.clock import RECORD, with_clock
+from approxmcmc.diagnostics.moments import GROUP, described, has_only_moments
 from approxmcmc.diagnostics.records import LENGTHS, group, lengths, tuning_totals
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError, warn
@@ -132,7 +133,8 @@ def as_list(traces: Traces, *, what: str = "traces", like: xr.DataTree | None = 
             "`load` or `as_trace` returned."
         )
     # The caller says what is wrong with a `like` that is not a trace.
-    template = _template(like) if isinstance(like, xr.DataTree) and "posterior" in like.children else None
+    is_trace = isinstance(like, xr.DataTree) and ("posterior" in like.children or has_only_moments(like))
+    template = _template(like) if is_trace else None
     trees = [_tree(each, template, what=what) for each in listed]
     return trees if template is None else [_named_as(tree, template, strict=False, in_order=False) for tree in trees]
 
@@ -141,8 +143,8 @@ def aligned(
     traces: Sequence[xr.DataTree], reference: xr.DataTree, names: Iterable[str]
 ) -> tuple[list[xr.DataTree], xr.DataTree]:
     """Return traces and reference with the variables `names` alone, and the reference's order of coordinates."""
-    chosen = list(names)
-    of_reference = _replaced(reference, posterior=group(reference, "posterior")[chosen])
+    place = GROUP if has_only_moments(reference) else "posterior"
+    of_reference = _replaced(reference, **{place: reference[place].to_dataset()[list(names)]})
     template = _template(of_reference)
     assert template is not None
     return [_named_as(tree, template, strict=False, in_order=True) for tree in traces], of_reference
@@ -447,8 +449,8 @@ def _template(target: Any) -> Variables | None:
     """Return names, shapes and labels of a target's variables, or of a trace's."""
     if target is None:
         return None
-    if isinstance(target, xr.DataTree) and "posterior" in target.children:
-        posterior = group(target, "posterior")
+    if isinstance(target, xr.DataTree) and ("posterior" in target.children or has_only_moments(target)):
+        posterior = described(target)
         variables = {str(name): variable.dims[2:] for name, variable in posterior.data_vars.items()}
         return Variables(
             {name: tuple(posterior.sizes[dim] for dim in dims) for name, dims in variables.items()},

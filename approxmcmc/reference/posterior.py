@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ def reference_posterior(
     enforce: bool = True,
     estimands: Estimands | None = None,
     max_draws: int | None = None,
+    total_draws: int | None = None,
     target_accept: float = 0.8,
     cache_dir: str | os.PathLike[str] | None = None,
     cores: int | None = None,
@@ -71,6 +72,10 @@ def reference_posterior(
     max_draws
         If only ESS or MCSE fail, NUTS runs again, at most twice, with the number of draws per chain that should
         suffice, up to this number; None = 5 times `draws`. The result equals one run of the final length.
+    total_draws
+        Number of draws of all chains together. Until it is reached, NUTS runs further sets of `chains` chains of as
+        many draws, each with seeds of its own; every set is cached, so that a longer gold standard continues a shorter
+        one. The gates judge all chains together. None: one set.
     target_accept
         Acceptance rate at which NUTS aims when it tunes its step size. A larger value means smaller steps, fewer
         divergences and, for nearly normal posteriors, a smaller ESS for the same number of draws.
@@ -123,6 +128,7 @@ def reference_posterior(
             f"{random_seed!r}."
         )
     content, key, make_model = _identify(target)
+    how = {"cores": cores, "progressbar": progressbar}
     longest = max(draws, 5 * draws if max_draws is None else max_draws)
     for extensions_left in reversed(range(MAX_EXTENSIONS + 1)):
         settings = {
@@ -133,7 +139,7 @@ def reference_posterior(
             "nuts": preferred(),
             "target_accept": float(target_accept),
         }
-        tree = _draw(key, settings, make_model, cache_dir, cores=cores, progressbar=progressbar)
+        tree = _draw(key, settings, make_model, cache_dir, **how)
         if isinstance(target, Target):
             tree["posterior"] = xr.DataTree(_labelled(tree["posterior"].to_dataset(), target.variables))
         tree["posterior"].attrs |= {
@@ -147,6 +153,14 @@ def reference_posterior(
         if report.passed or not enforce or not extensions_left or wanted <= draws:
             break
         draws = wanted
+    sets = math.ceil((total_draws or 0) / (draws * chains))
+    if sets > 1:
+        further = [
+            _draw(key, settings | {"random_seed": _seed_of_set(random_seed, k)}, make_model, cache_dir, **how)
+            for k in range(1, sets)
+        ]
+        tree = _together([tree, *further])
+        report = _judge_and_describe(tree, gates, estimands)
     if not report.passed:
         _complain(report, settings, enforce=enforce)
     return tree
@@ -187,6 +201,39 @@ def _draw(
         return run_nuts(make_model(), settings, **how)
 
     return compute() if key is None else cached(content_hash(key, settings), cache_dir, compute)
+
+
+def _seed_of_set(random_seed: int, k: int) -> int:
+    """Return the seed of the k-th further set of chains."""
+    return int(np.random.SeedSequence([abs(int(random_seed)), k]).generate_state(1)[0] >> 1)
+
+
+def _together(sets: Sequence[xr.DataTree]) -> xr.DataTree:
+    """Return the chains of several sets as one gold standard, with the attributes and labels of the first."""
+    first = sets[0]
+    groups = {f"/{name}": group.to_dataset() for name, group in first.children.items()}
+    chains = first["posterior"].sizes["chain"]
+    for name in ("posterior", "sample_stats"):
+        if name not in first.children:
+            continue
+        parts = [tree[name].to_dataset() for tree in sets]
+        # A further set comes from PyMC with numbers in place of the target's labels; the shapes are the same.
+        like = [part.assign_coords(chain=np.arange(chains) + k * chains) for k, part in enumerate(parts)]
+        renamed = [_relabelled(part, like[0]) for part in like]
+        groups[f"/{name}"] = xr.concat(renamed, "chain", combine_attrs="override")
+    attrs = groups["/posterior"].attrs
+    for name in ("sampling_time", "wall_seconds", "seconds_to_make"):
+        if name in attrs:
+            attrs[name] = float(sum(tree["posterior"].attrs.get(name, 0.0) for tree in sets))
+    attrs["sets_of_chains"] = len(sets)
+    return xr.DataTree.from_dict(groups)
+
+
+def _relabelled(part: xr.Dataset, like: xr.Dataset) -> xr.Dataset:
+    """Return the arrays of a dataset under the dims and labels of another of the same shapes."""
+    places = {dim: part[dim] for dim in ("chain", "draw")}
+    arrays = {name: (variable.dims, part[name].to_numpy()) for name, variable in like.data_vars.items()}
+    return xr.Dataset(arrays, coords={**like.coords, **places}, attrs=part.attrs)
 
 
 def _labelled(posterior: xr.Dataset, variables: Variables) -> xr.Dataset:

@@ -13,9 +13,12 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
+from xarray import DataTree
+
 from approxmcmc.contracts import AnySampler, Target
 from approxmcmc.contracts.arguments import check_settings
-from approxmcmc.diagnostics.standard import standard_estimands
+from approxmcmc.diagnostics.moments import as_reference, described
+from approxmcmc.diagnostics.standard import standard_of
 from approxmcmc.engine.checks import is_integer, nearest
 from approxmcmc.errors import InvalidInputError, StudyError
 from approxmcmc.study.budget import Budget
@@ -36,7 +39,7 @@ def _check_callable(declared: Any, *fields: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Gold:
-    """Settings of gold standards, which NUTS or the function `by` makes, with quality gates.
+    """Settings of gold standards, which NUTS or the function `by` makes, with quality gates; or references that exist.
 
     Parameters
     ----------
@@ -47,6 +50,13 @@ class Gold:
     by
         The function that makes them if NUTS takes too long, with the signature of
         :func:`approxmcmc.reference.exact_chain_reference`; None for :func:`approxmcmc.reference_posterior`.
+    total_draws
+        Number of draws of all chains together, to which NUTS continues: see :func:`approxmcmc.reference_posterior`. A
+        page that cannot order settings says how many would do. None: one set of chains.
+    given
+        References that exist, in place of chains: a trace or a table of moments
+        (:func:`approxmcmc.diagnostics.as_reference`), or a dict of them by target. `Study(gold=...)` also takes them as
+        they are. None: gold standards are made.
 
     Examples
     --------
@@ -60,10 +70,20 @@ class Gold:
     tune: int = 1000
     gates: Any = None
     by: Callable[..., Any] | None = None
+    total_draws: int | None = None
+    given: Any = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         check_settings(self)
         _check_callable(self, "by")
+        if self.total_draws is not None and self.by is not None:
+            raise StudyError(
+                "Gold: `total_draws` continues chains of NUTS; gold standards that `by` makes take more `draws`."
+            )
+
+    def given_for(self, target: str) -> Any:
+        """Return the given reference of a target as a trace; None if the gold standard is made by chains."""
+        return None if self.given is None else self.given[target]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,7 +153,7 @@ class Declaration:
     thin: int = 1
     audit_every: int | str | None = "auto"
     replicates: int = 8
-    gold: Gold | None = Gold()
+    gold: Any = Gold()
     seed: int = 0
     start: Callable[..., Any] | None = None
     baseline: str | None = None
@@ -148,6 +168,7 @@ class Declaration:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        object.__setattr__(self, "gold", self._with_given_references())
         self._check_kinds()
         check_name("study", self.name)
         for role, members in (("target", self.targets), ("sampler", self.samplers)):
@@ -166,6 +187,29 @@ class Declaration:
         self._check_bounds()
         self._check_paper_values()
         self._check_presets()
+
+    def _with_given_references(self) -> Any:
+        """Return the field `gold` with its given references as traces, by target."""
+        gold = self.gold
+        if gold is None or (isinstance(gold, Gold) and gold.given is None):
+            return gold
+        given = gold.given if isinstance(gold, Gold) else gold
+        if not (isinstance(given, Mapping) and given and set(given) <= set(self.targets)):
+            given = dict.fromkeys(self.targets, given)
+        if missing := sorted(set(self.targets) - set(given)):
+            raise StudyError(
+                f"Study {self.name!r}: `gold` gives references of {sorted(given)}, and none of {missing}. Give one for "
+                "each target, or settings: Gold(...)."
+            )
+        if len({id(reference) for reference in given.values()}) < len(self.targets):
+            raise StudyError(
+                f"Study {self.name!r}: one reference cannot be that of several targets; `gold` needs a dict of "
+                f"references by target, {sorted(self.targets)}."
+            )
+        traces = {name: as_reference(reference) for name, reference in given.items()}
+        if not all(isinstance(trace, DataTree) for trace in traces.values()):
+            return gold  # another value, which `_check_kinds` refuses
+        return dataclasses.replace(gold if isinstance(gold, Gold) else Gold(), given=traces)
 
     def _check_kinds(self) -> None:
         """Check the types of fields that are objects or whole numbers; all other checks may rely on them."""
@@ -324,8 +368,9 @@ def estimands_of(study: Any, reference: Any) -> Mapping[str, Callable[..., Any]]
     if study.estimands and not callable(study.estimands):
         named: Mapping[str, Callable[..., Any]] = study.estimands
         return named
-    make = study.estimands or standard_estimands
-    made: Mapping[str, Callable[..., Any]] = make(reference["posterior"].to_dataset())
+    if not study.estimands:
+        return standard_of(reference)
+    made: Mapping[str, Callable[..., Any]] = study.estimands(described(reference))
     return made
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.diagnostics.moments import has_only_moments
 from approxmcmc.engine.files.whole_files import remove_leftovers
 from approxmcmc.errors import InvalidInputError, StudyError
 from approxmcmc.study.json_files import LOST, not_whole, plain, read_json, write_json
@@ -275,8 +276,8 @@ class Store:
 
 
 def hash_of_draws(trace: "xr.DataTree") -> str:
-    """Return a hash of every array of the posterior: equal draws have equal hashes."""
-    posterior = trace["posterior"]
+    """Return a hash of every array of the posterior, or of the moments of a reference without one."""
+    posterior = trace["reference_moments" if has_only_moments(trace) else "posterior"]
     names = sorted(str(name) for name in posterior.data_vars)
     return content_hash(*(part for name in names for part in (name, posterior[name].to_numpy())))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from approxmcmc.errors import GoldStandardError
+from approxmcmc.errors import GoldStandardError, StudyError
 from approxmcmc.reference.gates import Gates
 from approxmcmc.study import Gold, standard_estimands
 from approxmcmc.study.gold import gold_request, make_gold, stored_gold
@@ -79,3 +79,31 @@ def test_a_run_of_some_targets_makes_their_gold_standards_alone(tmp_path):
     assert [report["target"] for report in outcome.gold] == ["two"]
     assert outcome.statuses == {"done": 3, "missing": 9} and outcome.exit_code == 0
     assert [report["target"] for report in run_study(study, "paper", tmp_path, **how).gold] == ["one", "two"]
+
+
+MOMENTS = {"beta": {"mean": [0.0, 0.0], "sd": [1.0, 2.0], "mcse_mean": 0.0}}
+
+
+def test_a_study_takes_references_that_exist(tmp_path):
+    store = Store.of(tmp_path, "toy", "paper")
+    study = toy_study(gold=MOMENTS)
+    report = make_gold(study, "paper", "plain", store)
+    assert (report["status"], report["gates"]) == ("accepted", [])
+    assert stored_gold(study, "paper", "plain", store)["reference_moments"]["beta"].sel(
+        moment="sd"
+    ).values.tolist() == [1, 2]
+    draws = fake_trace(np.random.default_rng(1).normal(size=(4, 50, 2)))
+    other = toy_study(gold={"plain": draws})
+    assert stored_gold(other, "paper", "plain", store) is draws
+    requests = {gold_request(each, "paper", "plain")["request"] for each in (study, other, toy_study(gold=Gold()))}
+    assert len(requests) == 3
+
+
+def test_each_target_needs_a_reference_of_its_own():
+    targets = {"one": ToyTarget, "two": lambda: ToyTarget(3)}
+    with pytest.raises(StudyError, match="one reference cannot be that of several targets"):
+        toy_study(targets=targets, gold=MOMENTS)
+    with pytest.raises(StudyError, match=r"and none of \['two'\]"):
+        toy_study(targets=targets, gold={"one": MOMENTS})
+    with pytest.raises(StudyError, match="continues chains of NUTS"):
+        Gold(total_draws=10, by=fake_reference(True))

@@ -21,6 +21,7 @@ import approxmcmc as amc
 from approxmcmc.acceptance import AlwaysAccept, AnnealedEpsilon, MinibatchBarker, SequentialTTest
 from approxmcmc.acceptance.laws.recursion import sequential_test_error
 from approxmcmc.contracts import content_hash
+from approxmcmc.diagnostics import as_reference
 from approxmcmc.diagnostics.bootstrap import resample
 from approxmcmc.diagnostics.estimands import Reference
 from approxmcmc.proposals import Mixture, RandomWalk
@@ -395,6 +396,23 @@ def test_a_sampler_with_right_means_that_is_too_wide_is_not_the_best(scale, told
     assert told in contest.departures.set_index("setting").differs[wide]
     assert (f"; {wide} 1." in answer or f"chance: {wide} 1." in answer) == bool(told)
     assert contest.departures.to_tenth_sd.between(0.1, 2.0).all()  # 100 independent draws of .001 to .004 s
+
+
+def test_a_page_can_be_judged_by_a_table_of_moments(tmp_path):
+    """The coordinates of the table are in another order than those of the traces, and have the labels of Stan."""
+    results = make_results(failed=False)
+    results.study = dataclasses.replace(results.study, estimands=None, average_over=())
+    [judged] = gather(results)
+    moments = {"mean": [-0.5, 0.5], "sd": 0.07, "mcse_mean": 0.07 / np.sqrt(8000)}
+    results.gold = as_reference({"beta": moments})
+    results.gold["reference_moments"] = (
+        results.gold["reference_moments"].to_dataset().assign_coords(beta_dim_0=["1", "0"])
+    )
+    contest = contest_of(results, "toy", setting_traces(results))
+    assert contest.estimands[1:] == ["posterior means", "posterior variances"]
+    gap = contest.at_last_budget("posterior means").risk / judged.at_last_budget("posterior means").risk
+    np.testing.assert_allclose(gap, 1.0, atol=0.15)
+    assert "over the means, spreads and tails of all coordinates" in " ".join(answers([contest]))
 
 
 def with_draws(run, spread, rng):

@@ -262,7 +262,8 @@ def _draws(times: float, draws: int) -> str:
     factor = f"{float(f'{math.ceil(10.0 * times) / 10.0:.2g}'):g} times as many draws"
     if not math.isfinite(times):
         return "many more draws"
-    return f"{factor}, {float(f'{math.ceil(times * draws):.2g}'):,.0f} in all," if draws else factor
+    total = float(f"{math.ceil(times * draws):.2g}")
+    return f"{factor}, {total:,.0f} in all," if draws else factor
 
 
 # --- at every budget ---

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.diagnostics.moments import has_only_moments
 from approxmcmc.study.report.kept import kept
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.svg import subplots
@@ -95,7 +96,9 @@ def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
     if not settings:
         return None
     traces = {value: finished[target, setting.label] for value, setting in settings.items()}
-    options = {"reference": results.reference(target), "random_seed": results.study.seed, "progressbar": False} | {
+    reference = results.reference(target)
+    draws = None if has_only_moments(reference) else reference  # a distance needs draws
+    options = {"reference": draws, "random_seed": results.study.seed, "progressbar": False} | {
         key: value(results) if callable(value) else value for key, value in options.items()
     }
     samplers = {value: settings[value].sampler for value in sorted(settings)}

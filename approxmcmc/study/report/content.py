@@ -10,13 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.diagnostics.moments import has_only_moments
 from approxmcmc.study.budget import Budget
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import answers, use_table, without_gold
 from approxmcmc.study.report.biases import bias_section, sentence, told_of
 from approxmcmc.study.report.bounds import bounds_section
-from approxmcmc.study.report.evidence import Contest, gather
+from approxmcmc.study.report.evidence import Contest, draws_of, gather
 from approxmcmc.study.report.kept import kept
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.published import published_section
@@ -250,6 +251,9 @@ def gold_section(results: "StudyResults") -> Section:
 def _fate(name: str, report: Mapping[str, Any] | None, reference: Any) -> str:
     if report is None:
         return f"{name}: no gold standard has been made."
+    if "given" in report["settings"]:
+        what = "by its moments" if has_only_moments(reference) else f"with {draws_of(reference):,} draws"
+        return f"{name}: the study gives the reference, {what}."
     if report["status"] == "accepted" and reference is None:
         return (
             f"{name}: the stored gold standard is damaged, or the study has changed since; the next run makes another."

@@ -23,6 +23,7 @@ import approxmcmc.acceptance  # noqa: F401 (settings name the class of a test, a
 from approxmcmc.contracts import AcceptanceTest
 from approxmcmc.diagnostics.bootstrap import Resampling, draws_at, resample
 from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, resolve
+from approxmcmc.diagnostics.moments import described, has_only_moments
 from approxmcmc.diagnostics.records import leaves_invariant
 from approxmcmc.diagnostics.risk import coordinate, summarise
 from approxmcmc.diagnostics.running import Completions, completion_clocks, is_approximation, knows, running_means
@@ -100,6 +101,9 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     budgets = longest * 10.0 ** np.arange(-3.0 if longest > LONG else -2.0, 1.0)
     if reference is None:
         return Contest(target, exact, pd.DataFrame(), traces, None, clock, budgets, pd.DataFrame(), pd.DataFrame())
+    if has_only_moments(reference):  # its labels may be those of another library
+        names = list(described(reference).data_vars)
+        traces = {label: aligned(runs, reference, names)[0] for label, runs in traces.items()}
     replicates = {label: done_replicates(results, target, label, len(runs)) for label, runs in traces.items()}
     planned = results.records[results.records.target == target].groupby("label").size()
     judge = _Judge.of(results.study, traces, reference)
@@ -145,7 +149,7 @@ def _departures(
     """
     import pandas as pd
 
-    names = list(reference["posterior"].data_vars)
+    names = list(described(reference).data_vars)
     rows = []
     for label, runs in traces.items():
         if not all(set(names) <= set(run["posterior"].data_vars) for run in runs):
@@ -176,7 +180,9 @@ def _departures(
 
 
 def draws_of(reference: "xr.DataTree") -> int:
-    """Return the number of draws of a gold standard, all chains together."""
+    """Return the number of draws of a gold standard, all chains together; 0 if it has only moments."""
+    if has_only_moments(reference):
+        return 0
     sizes = reference["posterior"].sizes
     return int(sizes["chain"] * sizes["draw"])
 

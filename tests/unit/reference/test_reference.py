@@ -349,6 +349,19 @@ def test_runs_that_are_only_too_short_are_extended(sampler, tmp_path):
     assert tree["posterior"].attrs["gates_passed"] == 1
 
 
+def test_a_longer_gold_standard_continues_a_shorter_one(sampler, tmp_path):
+    how = {"draws": 1000, "chains": 4, "gates": GATES, "cache_dir": tmp_path}
+    short = reference_posterior(logistic(), **how)
+    runs_of_short = len(sampler)
+    long = reference_posterior(logistic(), **how, total_draws=10_000)
+    assert len(sampler) == runs_of_short + 2  # two further sets of 4000; the first one comes from the cache
+    assert long["posterior"].sizes["chain"] == 12 and long["posterior"].attrs["sets_of_chains"] == 3
+    np.testing.assert_array_equal(long["posterior"]["beta"][:4], short["posterior"]["beta"])
+    assert len({float(chain[0, 0]) for chain in long["posterior"]["beta"].to_numpy()}) == 12
+    mcse = [float(tree["reference_moments"]["beta"].sel(moment="mcse").mean()) for tree in (short, long)]
+    assert mcse[1] == pytest.approx(mcse[0] / np.sqrt(3.0), rel=0.15)
+
+
 def test_max_draws_bounds_the_extension_and_the_refusal_names_the_gate(sampler, tmp_path):
     gates = Gates(min_bulk_ess=80_000, min_tail_ess=1500, max_relative_mcse=0.025)
     with pytest.raises(GoldStandardError, match=r"bulk_ess = \d+.* needs >= 80000"):
