@@ -9,9 +9,11 @@ import numpy as np
 
 from approxmcmc.contracts import PredictiveTarget
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.sources import as_source
+from approxmcmc.targets.blocks import files_of
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import check_same_index, kept, response_source
-from approxmcmc.targets.new_rows import labels_of_rows, parts_of_new_rows
+from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, same_columns
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.predictive import RowsOfDesign
@@ -143,6 +145,28 @@ class ColumnRegression(Regression, PredictiveTarget):
             raise InvalidInputError(f"{who}: the new rows need {self.size_name}=, one number for each row")
         sizes = None if size is None else self._floats(size, self.size_name, n)
         return self._rows_of(self._design_of(parts, n), size=sizes, labels=labels_of_rows(rows))
+
+    def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, **columns: Any) -> Self:
+        """Return the target of new rows alone: a table or matrix as X of the target, responses, offsets and sizes."""
+        who = f"append to {type(self).__name__}"
+        size = columns.pop(self.size_name, None) if np.iscomplexobj(self.y) else None
+        self._refuse_columns(columns, who=who)
+        has_offset = self.design.dim in self.design.predictors[0].places
+        same_columns(who, {"offset": (has_offset, offset), self.size_name: (np.iscomplexobj(self.y), size)})
+        check_same_index(who, X=X, y=y, offset=offset, **{self.size_name: size})
+        response = self._responses_to_append(in_memory(y), who=who)
+        if len(X) != len(response):
+            raise InvalidInputError(f"{who}: X has {len(X)} rows, and y has {len(response)}")
+        parts = parts_of_new_rows(X, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who)
+        sizes = None if size is None else self._floats(in_memory(size), self.size_name, len(response))
+        other = copy.copy(self)
+        other._start_anew(files_of((as_source(X), as_source(y))))
+        other._place(parts, in_memory(offset), sizes, response)
+        return other
+
+    def _responses_to_append(self, y: Any, *, who: str) -> np.ndarray:
+        """Return the responses of new rows as numbers, as `_checked_responses` reads them."""
+        return checked_array(y, "y", who=who).astype(np.float64, copy=False)
 
     @staticmethod
     def _refuse_columns(columns: Mapping[str, Any], *, who: str) -> None:

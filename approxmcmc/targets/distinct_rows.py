@@ -6,9 +6,10 @@ r"""Replace identical rows of a regression by one weighted term.
 where d is the index of a distinct row of columns, codes and responses, and w_d is how many rows equal it.
 """
 
+import copy
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -16,8 +17,10 @@ from approxmcmc.contracts import TermWork, content_hash
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.pinned import with_context
+from approxmcmc.engine.files.grown_arrays import followed_by
 from approxmcmc.engine.terms.batches import Data, datum_at
-from approxmcmc.targets.equal_rows import EqualRows, equal_rows
+from approxmcmc.targets.blocks import Blocks
+from approxmcmc.targets.equal_rows import EqualRows, KnownRows, equal_rows, merged_rows
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.kernels import OfRows
 from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
@@ -184,6 +187,13 @@ def weighted_expansion(
             out[i, k] *= weights[datum_at(order, lo + i)]
 
 
+class WeightsOfBlock(NamedTuple):
+    """The distinct rows that a block has, by their indices, and how often it has each."""
+
+    places: np.ndarray
+    weights: np.ndarray
+
+
 class DistinctRows(StandsForRows, Regression):
     r"""A regression by its distinct rows: term d is w_d log p(y_d | eta_d1 ... eta_dK), see the module.
 
@@ -206,19 +216,89 @@ class DistinctRows(StandsForRows, Regression):
     _rows: Regression
 
     def __init__(self, rows: Regression, found: EqualRows) -> None:
-        began = time.perf_counter()
         super().__init__(rows)
+        self._take(rows, found)
+        self._of_blocks = (WeightsOfBlock(np.arange(self.n_obs), found.counts),)
+
+    def _take(self, rows: Regression, found: EqualRows) -> None:
+        """Store the distinct rows, with their numbers as weights."""
+        began = time.perf_counter()
         design = rows.design
         X, codes, *responses = (_taken(array, found.first) for array in (design.X, design.codes, *rows.responses))
-        largest = float(found.counts.max())
+        self._set_weighted(Design(design.dim, X, codes, design.weights, design.predictors), responses, found.counts)
+        self.seconds = time.perf_counter() - began
+
+    def _set_weighted(self, design: Design, responses: Sequence[np.ndarray], weights: np.ndarray) -> None:
+        """Store distinct rows with these responses and weights (D,)."""
+        rows = self._rows
+        largest = float(weights.max())
         if rows.is_dense and not np.iscomplexobj(rows.y):
             self.likelihood = WeightedFunction(rows.scalar, largest)
-            responses = [responses[0] + 1j * found.counts]
-        else:
-            self.likelihood = WeightedLikelihood(rows.likelihood, largest)
-            responses.append(found.counts.astype(np.float64))
-        self._set_rows(Design(design.dim, X, codes, design.weights, design.predictors), tuple(responses))
-        self.seconds = time.perf_counter() - began
+            self._set_rows(design, (responses[0] + 1j * weights,))
+            return
+        self.likelihood = WeightedLikelihood(rows.likelihood, largest)
+        self._set_rows(design, (*responses, weights.astype(np.float64)))
+
+    # --- blocks of rows that come and go ---
+
+    @property
+    def blocks(self) -> Blocks:
+        """Blocks of rows, those of the target of single rows."""
+        return self._rows.blocks
+
+    def rows_to_append(self, *rows: Any, **columns: Any) -> Self:
+        """Return the distinct rows of new rows alone; the arguments are those of the target of single rows."""
+        single = self._rows.rows_to_append(*rows, **columns)
+        return type(self)(single, merged_rows(arrays_of_rows(single)))
+
+    def joined(self, more: Self, block: str | None = None) -> Self:
+        """Return the distinct rows of the rows of this target and those of `more`: weights add up."""
+        joined = copy.copy(self)
+        joined._rows = self._rows.joined(more._rows, block)
+        joined.n_rows = joined._rows.n_obs
+        places = KnownRows(self._arrays()).places(more._arrays())
+        is_new = places < 0
+        places[is_new] = self.n_obs + np.arange(is_new.sum())
+        design = self.design
+        fresh = Design(design.dim, more.design.X[is_new], more.design.codes[is_new], design.weights, design.predictors)
+        weights = np.concatenate([self.weights.astype(np.int64), np.zeros(is_new.sum(), np.int64)])
+        weights[places] += more.weights.astype(np.int64)
+        responses = [
+            followed_by(mine, theirs[is_new])
+            for mine, theirs in zip(self._plain_responses(), more._plain_responses(), strict=True)
+        ]
+        joined._of_blocks = (*self._of_blocks, WeightsOfBlock(places, more.weights.astype(np.int64)))
+        joined._set_weighted(design.followed_by(fresh), responses, weights)
+        return joined
+
+    def remove(self, block: str) -> Self:
+        """Return the distinct rows without those of a block: weights are integers, so their difference is exact."""
+        k = self.blocks.place(block, who=f"remove from {type(self).__name__}")
+        rest = copy.copy(self)
+        rest._rows = self._rows.remove(block)
+        rest.n_rows = rest._rows.n_obs
+        weights = self.weights.astype(np.int64)
+        weights[self._of_blocks[k].places] -= self._of_blocks[k].weights
+        kept = np.flatnonzero(weights > 0)
+        new_place = np.full(self.n_obs, -1)
+        new_place[kept] = np.arange(kept.size)
+        others = (*self._of_blocks[:k], *self._of_blocks[k + 1 :])
+        rest._of_blocks = tuple(of_block._replace(places=new_place[of_block.places]) for of_block in others)
+        design = self.design
+        X, codes, *responses = (_taken(array, kept) for array in (design.X, design.codes, *self._plain_responses()))
+        rest._set_weighted(
+            Design(design.dim, X, codes, design.weights, design.predictors), responses, weights[kept]
+        )
+        return rest
+
+    def _plain_responses(self) -> tuple[np.ndarray, ...]:
+        """Return the responses of the distinct rows, without weights."""
+        plain = self.likelihood.split(self.responses)[0]
+        return tuple(map(np.ascontiguousarray, plain))
+
+    def _arrays(self) -> list[np.ndarray]:
+        """Return the distinct rows as arrays of numbers, without weights."""
+        return arrays_of(self.design, self._plain_responses())
 
     @property
     def weights(self) -> np.ndarray:
@@ -251,10 +331,20 @@ def distinct_rows(target: Regression) -> DistinctRows | None:
 
     None also if a response has no entry for each row.
     """
-    arrays = [target.design.X, target.design.codes]
-    for response in target.responses:
-        arrays += [response.real, response.imag] if np.iscomplexobj(response) else [response]
-    if any(array.shape[:1] != (target.n_obs,) for array in arrays):
+    if any(array.shape[:1] != (target.n_obs,) for array in target.responses):
         return None
-    distinct = equal_rows([array for array in arrays if array.size])
+    distinct = equal_rows(arrays_of_rows(target))
     return DistinctRows(target, distinct) if distinct else None
+
+
+def arrays_of_rows(target: Regression) -> list[np.ndarray]:
+    """Return the arrays of real numbers that make up the rows of a regression, shape (n, ...) each."""
+    return arrays_of(target.design, target.responses)
+
+
+def arrays_of(design: Design, responses: Responses) -> list[np.ndarray]:
+    """Return the columns, codes and responses of rows as arrays of real numbers, shape (n, ...) each."""
+    arrays = [design.X, design.codes]
+    for response in responses:
+        arrays += [response.real, response.imag] if np.iscomplexobj(response) else [response]
+    return [array for array in arrays if array.size]

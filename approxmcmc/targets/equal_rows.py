@@ -55,6 +55,51 @@ def equal_rows(arrays: Sequence[np.ndarray]) -> EqualRows | None:
     return EqualRows(first[order], counts[order]) if all(over_blocks(are_equal, N)) else None
 
 
+class KnownRows:
+    """Distinct rows in a table by their hashes, to which more rows are added.
+
+    Parameters
+    ----------
+    arrays
+        The distinct rows: arrays of shape (D, ...).
+    """
+
+    def __init__(self, arrays: Sequence[np.ndarray]) -> None:
+        hashes = _hashes(arrays, slice(0, len(arrays[0])))
+        self._order = np.argsort(hashes, kind="stable")
+        self._hashes = hashes[self._order]
+        self._arrays = arrays
+
+    def places(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the index of the known row that equals each of some rows; -1 if there is none; int64.
+
+        A row with the hash of a known row that differs from it is taken to be new: it only costs a term.
+        """
+        hashes = _hashes(arrays, slice(0, len(arrays[0])))
+        near = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
+        found = self._order[near]
+        is_known = self._hashes[near] == hashes
+        for known, array in zip(self._arrays, arrays, strict=True):
+            same = known[found] == array
+            is_known &= same.reshape(len(same), -1).all(axis=1)
+        return np.where(is_known, found, -1)
+
+
+def merged_rows(arrays: Sequence[np.ndarray]) -> EqualRows:
+    """Return the distinct rows of a block, whatever their share; rows of equal hashes that differ stay single."""
+    n = len(arrays[0])
+    hashes = _hashes(arrays, slice(0, n))
+    _, first, kind = np.unique(hashes, return_index=True, return_inverse=True)
+    leader = first[kind]
+    equal = np.ones(n, dtype=bool)
+    for array in arrays:
+        same = array == array[leader]
+        equal &= same.reshape(n, -1).all(axis=1)
+    leader = np.where(equal, leader, np.arange(n))
+    chosen, counts = np.unique(leader, return_counts=True)
+    return EqualRows(chosen, counts.astype(np.int64))
+
+
 def _kinds(arrays: Sequence[np.ndarray], lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the different hashes of the rows lo ... hi - 1, and for each the first row and the number of its rows."""
     hashes, first, counts = np.unique(_hashes(arrays, slice(lo, hi)), return_index=True, return_counts=True)

@@ -191,6 +191,9 @@ class PlainRegression(FamilyRegression):
 class BinaryRegression(PlainRegression):
     """A regression whose responses are 0 and 1, or -1 and 1."""
 
+    has_negative: bool = False
+    """Whether the responses were given as -1 and 1."""
+
     def coded(self, y: np.ndarray) -> np.ndarray:
         """Return the responses as 0 and 1."""
         classes = {value for piece in pieces(y) for value in np.unique(piece).tolist()}
@@ -199,7 +202,19 @@ class BinaryRegression(PlainRegression):
                 f"{type(self).__name__}: y must be coded 0/1 or -1/1, found {sorted(classes)[:5]}; recode two classes, "
                 "or use SoftmaxRegression for more"
             )
-        return (y + 1.0) / 2.0 if -1.0 in classes else y
+        self.has_negative = -1.0 in classes
+        return (y + 1.0) / 2.0 if self.has_negative else y
+
+    def _responses_to_append(self, y: Any, *, who: str) -> np.ndarray:
+        """Return the responses of new rows; raise if they are coded otherwise than those of the target."""
+        response = super()._responses_to_append(y, who=who)
+        needed = {-1.0, 1.0} if self.has_negative else {0.0, 1.0}
+        if not np.isin(response, list(needed)).all():
+            raise InvalidInputError(
+                f"{who}: y must be coded {sorted(needed)}, as in the rows of the target, found "
+                f"{sorted(set(response.tolist()))[:5]}"
+            )
+        return (response + 1.0) / 2.0 if self.has_negative else response
 
 
 class ShapedRegression(FamilyRegression):

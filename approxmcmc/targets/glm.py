@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -112,6 +112,13 @@ class GLMTarget(FamilyRegression):
         check_compiles(loglik, "loglik_eta", arguments, "loglik_eta(eta, y) -> float", who="GLMTarget")
         for response in self._some_responses():
             self._refuse_false_bounds(response)
+
+    def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, **columns: Any) -> Self:
+        """Return the target of new rows alone; raise if a given bound is false for their responses."""
+        more = super().rows_to_append(X, y, offset=offset, **columns)
+        for response in more._some_responses():
+            more._refuse_false_bounds(response)
+        return more
 
     def _some_responses(self) -> np.ndarray:
         """Return at most eight values of y, spread over a sample of about 1000 rows."""

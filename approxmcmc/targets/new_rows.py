@@ -48,7 +48,8 @@ def parts_of_new_rows(
         raise InvalidInputError(f"{who}: the new rows are an empty table")
     parts = []
     if _has_beta(variables):
-        numbers = checked_array(_selected(table, slopes), "the new rows", who=who) if slopes else np.empty((n, 0))
+        numbers = in_memory(_selected(table, slopes)) if slopes else np.empty((n, 0))
+        numbers = checked_array(numbers, "the new rows", who=who)
         parts.append(_slopes(numbers, has_intercept=has_intercept))
     for name in names:
         labels = [str(label) for label in variables.coords[f"{name}_dim"]]
@@ -57,6 +58,27 @@ def parts_of_new_rows(
         codes = _codes_among(table, name, levels, who=who)
         parts.append(PredictorPart(name, codes=codes if reference is None else codes - 1))
     return parts
+
+
+def in_memory(given: Any) -> Any:
+    """Return the rows of a source as an array in memory, without a local file; anything else unchanged."""
+    source = as_source(given)
+    return given if source is None else source.rows(0, len(source))
+
+
+def same_columns(who: str, columns: Mapping[str, tuple[bool, Any]]) -> None:
+    """Raise unless new rows have the further numbers that the rows of the target have, such as offsets, and no others.
+
+    `columns` holds for each name whether the target has it, and what was given.
+    """
+    for name, (has_it, given) in columns.items():
+        if has_it and given is None:
+            raise InvalidInputError(f"{who}: the rows of the target have {name}, so the new rows need {name}=")
+        if given is not None and not has_it:
+            raise InvalidInputError(
+                f"{who}: the rows of the target have no {name}, so {name}= cannot be given for the new ones; make the "
+                f"target with {name}= for all rows, zeros or ones for rows without"
+            )
 
 
 def labels_of_rows(X: Any) -> list[Any] | None:
@@ -117,7 +139,7 @@ def _codes_among(table: Any, name: str, levels: list[str], *, who: str) -> np.nd
         column = column.astype("category")
     places = {level: place for place, level in enumerate(levels)}
     given = [str(label) for label in labels_of(column)]
-    codes = np.asarray(codes_of(column))
+    codes = np.asarray(in_memory(codes_of(column)))
     places_of_codes = np.array([places.get(label, -1) for label in given], dtype=np.int64)[codes]
     unknown = np.flatnonzero(places_of_codes < 0)
     if len(unknown):

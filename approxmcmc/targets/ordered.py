@@ -167,6 +167,24 @@ class OrderedRegression(ColumnRegression):
         counts = np.bincount(self.y, minlength=len(self.categories))
         self._first_cutpoints = first_cutpoints((counts + 0.5) / (counts + 0.5).sum())
 
+    def _responses_to_append(self, y: Any, *, who: str) -> np.ndarray:
+        """Return the categories of new rows as numbers; raise if the target has no cutpoint for one of them."""
+        labels = getattr(getattr(y, "dtype", None), "categories", None)
+        if labels is not None:
+            if labels.tolist() != self.categories:
+                raise InvalidInputError(
+                    f"{who}: y must have the categories {self.categories}, in this order, found {labels.tolist()}"
+                )
+            y = codes_of(y)
+        numbers = super()._responses_to_append(y, who=who)
+        unknown = np.flatnonzero(~np.isin(numbers, self._numbers))
+        if unknown.size:
+            raise InvalidInputError(
+                f"{who}: y has {numbers[unknown[0]]:g} in row {unknown[0]}, which no row of the target had, so there is "
+                f"no cutpoint for it: its categories are {self.categories}; make the target from all rows"
+            )
+        return numbers
+
     def _checked_responses(self, y: np.ndarray, size: np.ndarray | None) -> np.ndarray:
         """Return the indices of the categories."""
         return np.searchsorted(self._numbers, y).astype(np.int64, copy=False)

@@ -1,7 +1,7 @@
 """Regressions: rows that depend on theta only through K linear predictors."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -16,12 +16,14 @@ from approxmcmc.contracts import (
     TermWork,
 )
 from approxmcmc.engine.compiler.compile import type_of
+from approxmcmc.engine.files.grown_arrays import followed_by, without_rows
 from approxmcmc.engine.terms.batches import Data, log_terms_type
 from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.engine.terms.term_range import distance_range
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.expansion.linear import LinearExpansion
 from approxmcmc.expansion.predictors import PredictorExpansion
+from approxmcmc.targets.blocks import Grows
 from approxmcmc.targets.likelihood_bounds import bound_of_design, check_kind
 from approxmcmc.targets.predictors.classes import DenseClasses
 from approxmcmc.targets.predictors.design import Design
@@ -33,7 +35,7 @@ from approxmcmc.targets.tall_data import TallDataTarget
 FORMS: tuple[FormOfRows, ...] = (DenseRows(), DenseClasses(), AnyRows())  # the first that fits is taken
 
 
-class Regression(TallDataTarget, BoundedTarget, ExpandableTarget):
+class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
     r"""A likelihood, a design, and a prior: the only class of rows with linear predictors.
 
     .. math:: \log p(y_i \mid \theta) = f(\eta_{i1} \dots \eta_{iK}; y_i), \quad \eta = \text{design}(\theta).
@@ -57,6 +59,26 @@ class Regression(TallDataTarget, BoundedTarget, ExpandableTarget):
         self.n_obs = design.n_rows
         self.form = next(form for form in FORMS if form.fits(self.likelihood, design, responses))
         self.data = self.form.data(design, responses)
+
+    # --- blocks of rows that come and go ---
+
+    def _join_rows(self, more: Self) -> None:
+        """Put the rows of `more` behind the own ones."""
+        responses = tuple(followed_by(*pair) for pair in zip(self.responses, more.responses, strict=True))
+        self.likelihood = self.likelihood.covering(more.responses)
+        self._set_rows(self.design.followed_by(more.design), responses)
+
+    def _leave_out(self, lo: int, hi: int) -> None:
+        """Leave out the rows lo ... hi - 1."""
+        responses = tuple(without_rows(response, lo, hi) for response in self.responses)
+        self._set_rows(self.design.without(lo, hi), responses)
+
+    def content_hash(self) -> str:
+        """Return a hash of model and data; of model and hashes of the blocks, if rows were appended."""
+        if self._blocks:
+            return self._hash_of_blocks(self._identity(), self.prior.identity())
+        self._noted_hash = super().content_hash()
+        return self._noted_hash
 
     @property
     def is_dense(self) -> bool:

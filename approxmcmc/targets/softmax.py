@@ -10,11 +10,13 @@ import numpy as np
 from approxmcmc.contracts import CompiledBound, PredictiveTarget, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.sources import as_source
+from approxmcmc.targets.blocks import files_of
 from approxmcmc.targets.boehning import boehning_bound
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import check_names, check_same_index, kept, response_source
 from approxmcmc.targets.likelihood_bounds import check_kind
-from approxmcmc.targets.new_rows import labels_of_rows, parts_of_new_rows
+from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, same_columns
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.classes import DenseClasses
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
@@ -174,6 +176,27 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         )
         design = self._design_of(parts, offset, len(rows))
         return RowsOfClasses(design, self.likelihood, labels=labels_of_rows(rows), axes=axes)
+
+    def rows_to_append(self, X: Any, y: Any, *, offset: Any = None) -> Self:
+        """Return the target of new rows alone: a table or matrix as X of the target, classes, and offsets."""
+        who = f"append to {WHO}"
+        has_offset = any(self.design.dim in predictor.places for predictor in self.design.predictors)
+        same_columns(who, {"offset": (has_offset, offset)})
+        check_same_index(who, X=X, y=y, offset=offset)
+        classes = checked_array(in_memory(y), "y", who=who)
+        if classes.ndim != 1 or len(X) != len(classes):
+            raise InvalidInputError(f"{who}: X has {len(X)} rows, and y has shape {classes.shape}")
+        unknown = np.flatnonzero(~np.isin(classes, self._labels))
+        if unknown.size:
+            raise InvalidInputError(
+                f"{who}: y has the class {classes[unknown[0]]} in row {unknown[0]}, which no row of the target had, so "
+                f"it has no coefficients: the classes are {self._labels.tolist()}; make the target from all rows"
+            )
+        parts = parts_of_new_rows(X, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who)
+        other = copy.copy(self)
+        other._start_anew(files_of((as_source(X), as_source(y))))
+        other._place(parts, in_memory(offset), classes)
+        return other
 
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
         """Return this model with other data: `given` is (designs, offset, y), with its variables and classes."""

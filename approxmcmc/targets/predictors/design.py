@@ -16,7 +16,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from scipy.sparse import csr_array
 
+from approxmcmc.engine.files.grown_arrays import followed_by, without_rows
 from approxmcmc.engine.terms.passes import BLOCK
+from approxmcmc.errors import InvalidInputError
 
 NUMBERS = 250_000  # numbers of a predictor's design per block, so that a block stays in cache
 RUN = 65_536  # rows that are read at once where results have a few numbers a row
@@ -85,6 +87,60 @@ class Design:
         self.codes = codes
         self.weights = tuple(weights)
         self._has_offset = any(dim in (*predictor.places, *predictor.shared) for predictor in predictors)
+
+    def followed_by(self, more: "Design") -> "Design":
+        """Return the design of these rows, then those of `more`, which has the same predictors.
+
+        Raises
+        ------
+        InvalidInputError
+            If `more` has other predictors, or rows that the columns of this design cannot hold.
+        """
+        X, codes = more._stored_as(self)
+        grown = followed_by(self.X, X) if self.X.shape[1] else np.empty((self.n_rows + more.n_rows, 0), self.X.dtype)
+        grown_codes = followed_by(self.codes, codes) if codes.shape[1] else np.empty((len(grown), 0), codes.dtype)
+        return Design(self.dim, grown, grown_codes, self.weights, self.predictors)
+
+    def without(self, lo: int, hi: int) -> "Design":
+        """Return the design without the rows lo ... hi - 1."""
+        X, codes = (without_rows(array, lo, hi) for array in (self.X, self.codes))
+        return Design(self.dim, X, codes, self.weights, self.predictors)
+
+    def _stored_as(self, other: "Design") -> tuple[np.ndarray, np.ndarray]:
+        """Return dense columns and codes of these rows in the places where `other` has them.
+
+        Columns that are equal in all rows are stored once, so the rows of one day may have fewer columns.
+        """
+        if not (self.dim == other.dim and len(self.predictors) == len(other.predictors)):
+            raise InvalidInputError("the new rows have other parameters than the old ones")
+        X = np.full((self.n_rows, other.X.shape[1]), np.nan)
+        for mine, theirs in self._columns_of(other):
+            is_new = np.isnan(X[:, theirs]).all() if self.n_rows else True
+            if not is_new and not np.array_equal(X[:, theirs], self.X[:, mine]):
+                raise InvalidInputError(
+                    "two columns of the design were equal in all old rows, and are stored once; they differ in the new "
+                    "rows: make the target from all rows"
+                )
+            X[:, theirs] = self.X[:, mine]
+        return X, self.codes
+
+    def _columns_of(self, other: "Design") -> Iterator[tuple[int, int]]:
+        """Yield each dense column of this design, and the column of `other` for the same part of a predictor."""
+        for mine, theirs in zip(self.predictors, other.predictors, strict=True):
+            same = (
+                list(mine.places) == list(theirs.places)
+                and mine.codes == theirs.codes
+                and list(mine.shared) == list(theirs.shared)
+                and list(mine.values) == list(theirs.values)
+            )
+            if not same:
+                raise InvalidInputError("the new rows have predictors made of other columns than those of the old rows")
+            yield from zip(range(*mine.columns), range(*theirs.columns), strict=True)
+        for mine_weight, their_weight in zip(self.weights, other.weights, strict=True):
+            if (mine_weight < 0) != (their_weight < 0):
+                raise InvalidInputError("the new rows have codes with other weights than those of the old rows")
+            if mine_weight >= 0:
+                yield mine_weight, their_weight
 
     @property
     def n_predictors(self) -> int:

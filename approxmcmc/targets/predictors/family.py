@@ -82,6 +82,13 @@ class FamilyLikelihood(PredictsResponses, ScalarLikelihood):
             for bound in (family.slope_bound, family.second_derivative_bound, family.third_derivative_bound)
         )
 
+    def covering(self, responses: tuple[np.ndarray, ...]) -> "FamilyLikelihood":
+        """Return the likelihood with bounds that also hold for rows with these responses, which may be larger."""
+        largest = float(np.max(sized(responses[0]).size, initial=0.0))
+        if not np.iscomplexobj(responses[0]) or largest <= self.largest_size:
+            return self
+        return FamilyLikelihood(self.family, self.shape, largest_size=largest)
+
     def derivative_bounds(self, order: int, responses: tuple[np.ndarray, ...]) -> np.ndarray | None:
         """Return an upper bound of abs(d^k log p / d eta^k), k = `order`, over all eta for each row; shape (n,).
 

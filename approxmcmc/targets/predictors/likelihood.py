@@ -52,6 +52,10 @@ class RowLikelihood(abc.ABC):
     bounds_derivatives: bool = False
     """Whether it bounds its derivatives, or can say which argument would bound them."""
 
+    def covering(self, responses: tuple[np.ndarray, ...]) -> "RowLikelihood":
+        """Return the likelihood with bounds that also hold for rows with these responses."""
+        return self
+
     @property
     def bounds(self) -> tuple[float | None, float | None, float | None]:
         """Upper bounds of the first three absolute derivatives over all rows and all eta; None each if unknown."""

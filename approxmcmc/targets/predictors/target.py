@@ -9,6 +9,8 @@ import numpy as np
 
 from approxmcmc.contracts import Variables
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.sources.parts import each
+from approxmcmc.targets.blocks import files_of
 from approxmcmc.targets.checks import (
     CHECKED_ROWS,
     check_compiles,
@@ -18,7 +20,8 @@ from approxmcmc.targets.checks import (
 )
 from approxmcmc.targets.given import check_names, check_same_index, kept, with_sources
 from approxmcmc.targets.normal_prior import NormalPrior
-from approxmcmc.targets.predictors.assemble import PredictorPart, assemble, read_part
+from approxmcmc.targets.new_rows import in_memory
+from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, assemble, labels_of, read_part
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
@@ -117,6 +120,7 @@ class PredictorTarget(Regression):
         y = tuple(y) if isinstance(y, list) and any(np.ndim(one) for one in y) else y
         sources = with_sources((predictors, offsets or {}, y))
         self.given = kept(sources)
+        self._form = _form_of(*sources[:2])
         parts, responses = _read(*sources)
         self.variables = _variables(parts, dims or {}, coords or {})
         self.likelihood = ScalarLikelihood(
@@ -145,6 +149,33 @@ class PredictorTarget(Regression):
         other._set_rows(assemble(parts, self.variables, n_obs), responses)
         return other
 
+    def rows_to_append(self, predictors: Any, y: Any, *, offsets: Mapping[str, Any] | None = None) -> Self:
+        """Return the target of new rows alone: predictors, responses and offsets in the form of the constructor.
+
+        Columns of categories must have the categories of the target's, in the same order.
+        """
+        who = f"append to {WHO}"
+        check_same_index(who, predictors=predictors, offsets=offsets, y=y)
+        y = tuple(y) if isinstance(y, list) and any(np.ndim(one) for one in y) else y
+        given = with_sources((predictors, offsets or {}, y))
+        parts, responses = _read(*each(in_memory, given))
+        form = _form_of(*given[:2])
+        if form != self._form:
+            raise InvalidInputError(
+                f"{who}: the new rows need the predictors, variables, offsets and categories {self._form}, found {form}"
+            )
+        for part in (part for parts_of_predictor in parts.values() for part in parts_of_predictor):
+            length = math.prod(self.variables.shapes[part.variable]) if part.variable is not None else 1
+            if part.length > length or (part.codes is None and part.X is not None and part.length != length):
+                raise InvalidInputError(
+                    f"{who}: {part.variable!r} has {length} entries, and the new rows need {part.length}; make the target "
+                    "from all rows"
+                )
+        other = copy.copy(self)
+        other._start_anew(files_of(given))
+        other._set_rows(assemble(parts, self.variables, len(responses[0])), responses)
+        return other
+
     def _term_gradients(self) -> Any:
         if self.knows_derivatives:
             for i in np.unique(np.linspace(0, self.n_obs - 1, CHECKED_ROWS).astype(int)):
@@ -162,6 +193,26 @@ class PredictorTarget(Regression):
     def to_pymc(self) -> Any:
         """Return the `pymc.Model` that the user supplied."""
         return self.pymc_model() if self.pymc_model is not None else super().to_pymc()
+
+
+def _form_of(predictors: Any, offsets: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return for each predictor and variable the categories of its codes, and which predictors have offsets."""
+    if not isinstance(predictors, Mapping) or not all(isinstance(one, Mapping) for one in predictors.values()):
+        return {}  # `_read` raises
+    return {
+        **{
+            name: {variable: labels_of(_column_of(design)) for variable, design in variables.items()}
+            for name, variables in predictors.items()
+        },
+        "offsets": dict.fromkeys(sorted(offsets), ()),
+    }
+
+
+def _column_of(design: Any) -> Any:
+    """Return the column of codes in a design, or the design itself."""
+    if isinstance(design, Treatment):
+        return design.column
+    return design[0] if isinstance(design, tuple) and len(design) == 2 else design
 
 
 def _read(

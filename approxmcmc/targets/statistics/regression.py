@@ -1,17 +1,20 @@
 """Linear regression with a known or unknown scale, for one outcome or several."""
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from approxmcmc.contracts import PredictiveTarget, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.sources import as_source
+from approxmcmc.targets.blocks import files_of
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import check_same_index, response_source
-from approxmcmc.targets.new_rows import labels_of_rows, parts_of_new_rows
+from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, same_columns
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.positive import WithPositive
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
@@ -199,6 +202,32 @@ class LinearRegression(NormalStatistics, PredictiveTarget):
         design = _design(parts, len(Y), Y.shape[1], variables, sigma, offset=offset, weights=weights)
         scales_of_priors = {"prior_scale": prior_scale, "sigma_scale": sigma_scale}
         super().__init__(RowsOfRegression(design, Y, variables, law, **scales_of_priors))
+
+    def _growing_rows(self) -> RowsOfRegression:
+        """Return the model of single rows."""
+        return self.plain
+
+    def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, weights: Any = None) -> Self:
+        """Return the target of new rows alone: a table or matrix as X of the target, outcomes, offsets and weights."""
+        who = f"append to {WHO}"
+        plain = self.plain
+        J = plain.likelihood.n_outcomes
+        dim = plain.design.dim
+        has_offset, has_weights = (dim in plain.design.predictors[k].places for k in (0, J))
+        same_columns(who, {"offset": (has_offset, offset), "weights": (has_weights, weights)})
+        check_same_index(who, X=X, y=y, offset=offset, weights=weights)
+        Y = checked_array(in_memory(y), "y", who=who).astype(np.float64, copy=False)
+        Y = Y[:, None] if Y.ndim == 1 else Y
+        if Y.shape != (len(X), J):
+            raise InvalidInputError(f"{who}: y must have shape ({len(X)}, {J}), found {Y.shape}")
+        parts = parts_of_new_rows(X, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who)
+        more = copy.copy(plain)
+        more._start_anew(files_of((as_source(X), as_source(y))))
+        known = {"offset": in_memory(offset), "weights": in_memory(weights)}
+        more._set_rows(_design(parts, len(Y), J, self.variables, self.known_sigma, **known), (Y,))
+        other = copy.copy(self)
+        other._take(more)
+        return other
 
     def rows_to_predict(self, rows: Any, **columns: Any) -> NormalRows:
         """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.

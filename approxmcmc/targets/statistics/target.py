@@ -1,8 +1,9 @@
 """Normal rows represented by their sufficient statistics: a term is an outcome, and no step reads a row."""
 
+import copy
 import functools
 import time
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numba import types as nb
@@ -15,13 +16,16 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteErr
 from approxmcmc.expansion.general import ExpandsItself
 from approxmcmc.numerics.laplace_approximation import Laplace
 from approxmcmc.numerics.mode import laplace
+from approxmcmc.targets.blocks import Blocks, Grows
+from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.stands_for_rows import StandsForRows
+from approxmcmc.targets.statistics.blocks import OutcomeOfBlock, added, outcome_of_block
 from approxmcmc.targets.statistics.kernels import add_gradient, log_terms, make_expand
-from approxmcmc.targets.statistics.model import NormalOutcome, normal_outcomes
+from approxmcmc.targets.statistics.model import normal_outcomes
 from approxmcmc.targets.tall_data import TallDataTarget
 
 
-class NormalStatistics(StandsForRows, ExpandsItself):
+class NormalStatistics(StandsForRows, Grows, ExpandsItself):
     r"""The posterior of a model of normal rows, computed from its sufficient statistics.
 
     .. math:: \ell(\theta) = b - n \lambda - \tfrac12 (s + |R (\beta - \hat\beta)|^2) e^{-2 \lambda}
@@ -64,6 +68,10 @@ class NormalStatistics(StandsForRows, ExpandsItself):
     reads_rows = False
 
     def __init__(self, rows: Target) -> None:
+        self._take(rows)
+
+    def _take(self, rows: Target) -> None:
+        """Compute the statistics of these rows."""
         began = time.perf_counter()
         outcomes = normal_outcomes(rows)
         if not isinstance(rows, TallDataTarget) or not outcomes:
@@ -71,10 +79,55 @@ class NormalStatistics(StandsForRows, ExpandsItself):
                 f"NormalStatistics needs rows that are normal, with means that are linear in the parameters and one "
                 f"scale for each outcome, up to known weights; found {rows!r}"
             )
-        super().__init__(rows)
-        self.n_obs = len(outcomes)
-        self.data, self.passes = _statistics(outcomes)
+        StandsForRows.__init__(self, rows)
+        self._of_blocks = ([outcome_of_block(outcome) for outcome in outcomes],)
+        self._add_up()
         self.seconds = time.perf_counter() - began
+
+    def _add_up(self) -> None:
+        """Add up the statistics of all blocks."""
+        outcomes = [added(parts) for parts in zip(*self._of_blocks, strict=True)]
+        self.n_obs = len(outcomes)
+        self.data = _statistics(outcomes)
+        self.passes = sum(outcome.fit.passes for outcome in outcomes)
+        vars(self).pop("_law", None)
+
+    # --- blocks of rows that come and go ---
+
+    def rows_to_append(self, *rows: Any, **columns: Any) -> Self:
+        """Return the target of new rows alone; the arguments are those of the model of single rows."""
+        more = copy.copy(self)
+        more._take(self._growing_rows().rows_to_append(*rows, **columns))
+        return more
+
+    def joined(self, more: Self, block: str | None = None) -> Self:
+        """Return the target of the rows of this target and those of `more`."""
+        joined = copy.copy(self)
+        joined._rows = self._growing_rows().joined(more._growing_rows(), block)
+        joined.n_rows = joined._rows.n_obs
+        joined._of_blocks = (*self._of_blocks, *more._of_blocks)
+        joined._add_up()
+        return joined
+
+    def remove(self, block: str) -> Self:
+        """Return the target without the rows of a block."""
+        k = self.blocks.place(block, who=f"remove from {type(self).__name__}")
+        rest = copy.copy(self)
+        rest._rows = self._growing_rows().remove(block)
+        rest.n_rows = rest._rows.n_obs
+        rest._of_blocks = (*self._of_blocks[:k], *self._of_blocks[k + 1 :])
+        rest._add_up()
+        return rest
+
+    @property
+    def blocks(self) -> Blocks:
+        """Blocks of rows, those of the model of single rows."""
+        return self._growing_rows().blocks
+
+    def _growing_rows(self) -> Regression:
+        """Return the model of single rows, which grows; raise if it is of another kind."""
+        assert isinstance(self._rows, Regression)  # as `normal_outcomes` has found outcomes
+        return self._rows
 
     def _log_terms(self) -> Any:
         return kernel(log_terms, log_terms_type(type_of(self.data)).signature, fastmath=BATCH_FASTMATH)
@@ -137,25 +190,23 @@ class NormalStatistics(StandsForRows, ExpandsItself):
         return f"{type(self).__name__}({self.n_rows} rows, dim={self.variables.size})"
 
 
-def _statistics(outcomes: list[NormalOutcome]) -> tuple[tuple[np.ndarray, ...], int]:
-    """Return the arrays that the kernels read, and how many passes over the rows it took to compute them."""
+def _statistics(outcomes: list[OutcomeOfBlock]) -> tuple[np.ndarray, ...]:
+    """Return the arrays that the kernels read."""
     K = len(outcomes)
-    dim = outcomes[0].design.dim
+    dim = outcomes[0].scale_weights.size
     p = max(outcome.entries.size for outcome in outcomes)
     roots = np.zeros((K, p, p))
     centers = np.zeros((K, p))
     places = np.zeros((K, p), np.int64)
     scales = np.zeros((K, dim))
     numbers = np.zeros((K, 3))
-    passes = 0
     for k, outcome in enumerate(outcomes):
         entries = outcome.entries
-        (fit, constant) = outcome.fit()
+        fit = outcome.fit
         roots[k, : len(fit.root), : entries.size] = fit.root
         filled = np.minimum(np.arange(p), entries.size - 1)  # beyond them the root is 0
         centers[k] = fit.center[filled]
         places[k] = entries[filled]
         scales[k] = outcome.scale_weights
-        numbers[k] = (outcome.design.n_rows, fit.squares, constant)
-        passes += fit.passes
-    return (roots, centers, places, scales, numbers), passes
+        numbers[k] = (outcome.n_rows, fit.squares, outcome.constant)
+    return roots, centers, places, scales, numbers
