@@ -235,7 +235,7 @@ class ThinnedTest(AcceptanceTest):
         """Compile the test with Poisson counts of `rate`; raise if some terms exceed their bounds."""
         bound = checked_differences(self._bounding(target), who=type(self).__name__)
         has_pilot = bound.reaches.size > 0  # then the bound was checked at pairs of its draws
-        classes = row_classes(bound.rates)
+        classes = row_classes(bound.rates) if bound.classes is None else bound.classes
         expected = self._expected_reads(bound, target.n_obs)
 
         def make_state() -> ThinningState:

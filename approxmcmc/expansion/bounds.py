@@ -40,7 +40,7 @@ MNIST; if all directions are alike, it changes nothing.
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -170,6 +170,58 @@ def changes_between(draws: np.ndarray, kernel: Any, constants: np.ndarray) -> np
     return np.array([kernel(np.array(first), np.array(other), constants) for first, other in pairs])
 
 
+class BoundOfRows(NamedTuple):
+    """Where the bounds of residuals hold, and in which units: with this, bounds of more rows are computed alone.
+
+    `units` is the Cholesky factor L, `farthest` the radius of the ball around the centre, `is_averaged` whether the
+    coefficients of a row may differ from Taylor's, so that the bound has terms for that.
+    """
+
+    units: np.ndarray
+    farthest: float
+    is_averaged: bool
+
+
+def rates_of_rows(
+    target: BoundedRows,
+    order: int,
+    numbers: np.ndarray,
+    rows: np.ndarray | None,
+    center: np.ndarray,
+    units: np.ndarray,
+    places: Sequence[float],
+    *,
+    averaged: bool,
+) -> tuple[np.ndarray, bool]:
+    """Return c_i for the Cholesky factor `units`, within each radius in `places`, shape (radii, rows); one pass.
+
+    The second result says whether averaging has changed the coefficients of any row. Other arguments as in
+    `bound_of_rows`.
+    """
+    expansion = target.expansion(2)
+    rates = np.empty((len(places), len(numbers)), dtype=np.float32)
+
+    def block(lo: int, hi: int) -> bool:
+        these = slice(lo, hi) if rows is None else rows[lo:hi]
+        block_of_rows = expansion.around(center, units, these)
+        leverages = squared_lengths(block_of_rows.directions)
+        shifts = expansion.shifts(block_of_rows, numbers[lo:hi])
+        spread = np.sqrt(leverages)
+        shifts[(np.abs(shifts) <= ROUNDING) | (not averaged)] = 0.0  # Taylor's own
+        for k, farthest in enumerate(places):
+            if order == 1:
+                second = target.second_derivative_within(block_of_rows.eta, these, spread * farthest)
+                rates_of_block = 0.5 * second * leverages + ROUNDING
+            else:
+                third = target.third_derivative_within(block_of_rows.eta, these, spread * farthest)
+                rates_of_block = residual_rates(third, leverages, shifts)
+            # This takes half of the memory, and is still a bound.
+            rates[k, lo:hi] = np.nextafter(rates_of_block.astype(np.float32), np.float32(np.inf))
+        return bool(shifts.any())
+
+    return rates, any(list(over_blocks(block, len(numbers))))
+
+
 def expansion_bound(
     target: BoundedRows,
     order: int,
@@ -179,7 +231,20 @@ def expansion_bound(
     *,
     averaged: bool = False,
 ) -> CompiledDifferenceBound:
-    """Compile the bounds of the residuals of some rows, one by one, from two passes over these rows.
+    """Return the bound that `bound_of_rows` compiles."""
+    return bound_of_rows(target, order, numbers, rows, law, averaged=averaged)[0]
+
+
+def bound_of_rows(
+    target: BoundedRows,
+    order: int,
+    numbers: np.ndarray,
+    rows: np.ndarray | None,
+    law: tuple[np.ndarray, np.ndarray, np.ndarray],
+    *,
+    averaged: bool = False,
+) -> tuple[CompiledDifferenceBound, BoundOfRows]:
+    """Compile the bounds of the residuals of some rows, one by one, from two passes over these rows; and their units.
 
     `rows` are the indices of the rows, None for all; `numbers` are the coefficients of their expansion, which has the
     given order. With `averaged`, slope and curvature are averages over the pilot's distribution instead of derivatives
@@ -187,42 +252,14 @@ def expansion_bound(
     the largest of three whose bounds increase the expected reads by at most 5 %.
     """
     center, cholesky, draws = law
-    expansion = target.expansion(2)
-
-    def named(which: Any) -> Any:
-        return which if rows is None else rows[which]
 
     def rates_in(units: np.ndarray, places: Sequence[float]) -> tuple[np.ndarray, bool]:
-        """Return c_i for the Cholesky factor `units`, within each radius in `places`, shape (radii, rows).
-
-        The second result says whether averaging has changed the coefficients of any row.
-        """
-        rates = np.empty((len(places), len(numbers)), dtype=np.float32)
-
-        def block(lo: int, hi: int) -> bool:
-            these = named(slice(lo, hi))
-            rows = expansion.around(center, units, these)
-            leverages = squared_lengths(rows.directions)
-            shifts = expansion.shifts(rows, numbers[lo:hi])
-            spread = np.sqrt(leverages)
-            shifts[(np.abs(shifts) <= ROUNDING) | (not averaged)] = 0.0  # Taylor's own
-            for k, farthest in enumerate(places):
-                if order == 1:
-                    second = target.second_derivative_within(rows.eta, these, spread * farthest)
-                    rates_of_rows = 0.5 * second * leverages + ROUNDING
-                else:
-                    third = target.third_derivative_within(rows.eta, these, spread * farthest)
-                    rates_of_rows = residual_rates(third, leverages, shifts)
-                # This takes half of the memory, and is still a bound.
-                rates[k, lo:hi] = np.nextafter(rates_of_rows.astype(np.float32), np.float32(np.inf))
-            return bool(shifts.any())
-
-        return rates, any(list(over_blocks(block, len(numbers))))
+        return rates_of_rows(target, order, numbers, rows, center, units, places, averaged=averaged)
 
     [rates], _ = rates_in(cholesky, [MARGINS[0] * largest_radius(center, cholesky, draws)])
     total = rates.sum(dtype=np.float64)
     drawn = np.random.default_rng(0).choice(len(rates), DRAWN_ROWS, p=rates / total)
-    units = sharper_units(target.design.times(cholesky, named(drawn))[0], cholesky)
+    units = sharper_units(target.design.times(cholesky, drawn if rows is None else rows[drawn])[0], cholesky)
     widest_draw = largest_radius(center, units, draws)
     radii = [margin * widest_draw for margin in MARGINS]
     candidates, is_averaged = rates_in(units, radii)
@@ -233,4 +270,5 @@ def expansion_bound(
         weights = SLOPE_WEIGHT, BEND_WEIGHT, 1.0
     kernel, constants = reach_along_path(weights, radii[widest], center, units)
     reaches = changes_between(draws, kernel, constants)
-    return CompiledDifferenceBound(kernel, constants, candidates[widest].copy(), reaches)
+    bound = CompiledDifferenceBound(kernel, constants, candidates[widest].copy(), reaches)
+    return bound, BoundOfRows(units, radii[widest], is_averaged)

@@ -12,6 +12,7 @@ A few rows of a rare category may not be close to any quadratic. A sample of row
 are always read: S contains their terms unchanged. With w_i = 0 this is stratified sampling.
 """
 
+import copy
 import functools
 import time
 from collections.abc import Mapping
@@ -36,9 +37,12 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import mode_of
+from approxmcmc.engine.files.grown_arrays import followed_by, without_rows
+from approxmcmc.engine.files.mapped_files import is_mapped
+from approxmcmc.engine.terms.row_classes import row_classes, with_more_rows
 from approxmcmc.engine.terms.shuffled import check_rows_are_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
-from approxmcmc.expansion.bounds import expansion_bound, residual_range
+from approxmcmc.expansion.bounds import BoundOfRows, bound_of_rows, changes_between, rates_of_rows, residual_range
 from approxmcmc.expansion.influential_rows import (
     LARGEST_SHARE,
     LARGEST_SPREAD,
@@ -47,15 +51,17 @@ from approxmcmc.expansion.influential_rows import (
     rows_that_pay,
     rows_that_vary,
 )
-from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.expansion.posterior import Posterior, expansion_of
 from approxmcmc.expansion.quadratic import Quadratic, Survey, empty_rows, inverse, is_positive_definite
 from approxmcmc.numerics.laplace_approximation import Laplace
 from approxmcmc.numerics.mode import Mode, laplace
+from approxmcmc.surrogate.blocks import RowsOfBlock, SumsOfBlocks, left_of_light, spread_of, total as sum_of
 from approxmcmc.surrogate.kernels import kernel_named, run
 from approxmcmc.surrogate.moves import SurrogateState
 from approxmcmc.surrogate.pilot import FIRST_STEP, TUNING_STEPS, ExpandedRows, Pilot, PilotRun, normal_pilot, run_pilot
 from approxmcmc.surrogate.surrogate import Surrogate, gradient_or_none, rows_of, taken
-from approxmcmc.targets.regression import bounded, has_one_predictor
+from approxmcmc.targets.blocks import Blocks, Grows
+from approxmcmc.targets.regression import Regression, bounded, has_one_predictor
 
 PLACES = ("mode", "pilot")
 PAIRS = 16  # pairs of states at which variances of terms are compared
@@ -210,6 +216,8 @@ class ControlVariate(
         self.distance_to_model = target.distance_to_model
         self.order = order
         self._names_rows = always_read is not None
+        self._finds_rows = isinstance(always_read, str)
+        self._memory_limit = memory_limit
         self._check_order()
         self.averaged = self._averages(averaged)
         self._content = target.content_hash()  # `compile` raises if it is another by then
@@ -232,19 +240,30 @@ class ControlVariate(
         self.n_obs = target.n_obs - len(self.always_read)
         # Indices of the light rows; None if these are all rows, which then keep their order and are not copied.
         self._light = np.flatnonzero(~is_read) if self.always_read.size else None
+        names = tuple(target.blocks.names) if isinstance(target, Grows) and target.terms_are_rows else ()
         light = self._light_sum(total, numbers)
-        self.spread = self._light_spread(survey)
-        self.surrogate = Surrogate(target, self.center, light, self.always_read)
-        curvature = Posterior(target) if order == 1 else posterior
-        here = curvature.at(self.center) if order == 1 else light + posterior.prior_at(self.center)
-        self.laplace, self.distance_to_mode = self._approximate(here)
+        of_curvature = expansion_of(target, 2) if order == 1 else None
+        curvature = None if of_curvature is None else of_curvature.at(self.center)
+        self._prior_at_center = posterior.prior_at(self.center)
+        self._sums = (SumsOfBlocks(names, light, curvature, *self._left(survey, is_read)),)
         self._numbers = numbers if self._light is None else taken(numbers, self._light)
-        passes = self._expansion.passes + (curvature.expansion.passes if order == 1 else 0)
+        self._light_rows: tuple[np.ndarray, ...] | None = None
+        self._bound: CompiledDifferenceBound | None = None
+        self._bound_of_rows: BoundOfRows | None = None
+        self._settle()
+        passes = self._expansion.passes + (0 if of_curvature is None else of_curvature.passes)
         self._expansion_cost = (time.perf_counter() - began, passes)
 
+    def _settle(self) -> None:
+        """Set what follows from the sums of the blocks: S, the normal approximation, and the spread."""
+        light = sum_of([part.light for part in self._sums])
+        self.spread = spread_of(self._sums)
+        self.surrogate = Surrogate(self.target, self.center, light, self.always_read)
+        terms = light if self.order != 1 else sum_of([part.curvature for part in self._sums if part.curvature])
+        self.laplace, self.distance_to_mode = self._approximate(terms + self._prior_at_center)
         self._tuned: dict[str, float] = {}  # log of the tuned step, by the kernel's name
-        self._bound: CompiledDifferenceBound | None = None
         self._compiled: CompiledTarget | None = None
+        vars(self).pop("variance_ratio", None)
 
     # --- set-up ---
 
@@ -352,16 +371,226 @@ class ControlVariate(
             return total
         return total - self._expansion.total(self.center, numbers, self.always_read)
 
-    def _light_spread(self, survey: Survey | None) -> float:
-        """Return the attribute `spread`."""
+    def _left(self, survey: Survey | None, is_read: np.ndarray) -> tuple[np.ndarray | None, float]:
+        """Return the light residuals at the pilot's draws, (draws,), or None, and the sum of their deviations."""
         if survey is None or self.order == 0:
-            return float("nan")
-        if survey.left is None:
-            return survey.deviations
-        left = survey.left
-        if self.always_read.size and survey.residuals_of is not None:
-            left = left - survey.residuals_of(self.always_read).sum(axis=0)
-        return float(left.std(ddof=1))
+            return None, float("nan")
+        return left_of_light(survey, is_read), survey.deviations
+
+    # --- blocks of rows that come and go ---
+
+    @property
+    def blocks(self) -> Blocks:
+        """Blocks of rows, those of the plain target."""
+        return self._growing().blocks
+
+    def _growing(self) -> Any:
+        """Return the plain target, whose rows come in blocks; raise if it is of another kind."""
+        if not isinstance(self.target, Grows):
+            raise IncompatibleError(
+                f"{self!r}: rows can be appended to a ControlVariate of a regression, whose terms are its rows; found "
+                f"{self.target!r}. Append the rows to that target, if it can, and make a new ControlVariate"
+            )
+        return self.target
+
+    def append(self, *rows: Any, block: str | None = None, **columns: Any) -> "ControlVariate":
+        """Return the control variates of all rows, old and new, at the same centre.
+
+        Only the new rows are expanded. Shared with this object: the centre, the pilot, sums of values, gradients and
+        Hessians at the centre, the coefficients and bounds of old rows, their classes for exact subsampling, and the
+        rows that are always read. The posterior is that of all rows, exactly; `laplace` follows from the new sums.
+        `update` says whether the centre still serves.
+
+        Parameters
+        ----------
+        *rows, block, **columns
+            As for the method `append` of the plain target.
+
+        Notes
+        -----
+        With ``always_read="auto"`` new rows are always read if they are walls, or if their residuals vary so much that
+        the limit of the spread would be exceeded; rows that were named by their indices stay the only ones. If rows are
+        always read, the light rows are copied at the first time. If equal rows are merged (`DistinctRows`), or
+        sufficient statistics replace the rows, all terms are expanded again at the same centre: there are few of them.
+
+        Examples
+        --------
+        >>> import numpy as np, approxmcmc as amc
+        >>> X, y = amc.datasets.synthetic_logistic(1000, 2)
+        >>> split = amc.ControlVariate(amc.LogisticRegression(X[:900], y[:900]))
+        >>> grown = split.append(X[900:], y[900:], block="Tuesday")
+        >>> grown.n_obs, bool((grown.center == split.center).all())
+        (1000, True)
+        """
+        return self.joined(self._growing().rows_to_append(*rows, **columns), block)
+
+    def joined(self, more: Any, block: str | None = None) -> "ControlVariate":
+        """Return the control variates of the rows of this target and those of `more`, from `rows_to_append`."""
+        old = self._growing()
+        target = old.joined(more, block)
+        if not target.terms_are_rows:
+            return self._expanded_again(target)
+        began = time.perf_counter()
+        added = self._expand_block(more, target.blocks[-1].name, target.n_obs)
+        grown = copy.copy(self)
+        light = np.flatnonzero(~added.is_read)
+        if added.is_read.any() or self._light is not None:
+            before = np.arange(old.n_obs) if self._light is None else self._light
+            grown._light = followed_by(before, old.n_obs + light)
+            rows = rows_of(more.data, more.n_obs, light)
+            grown._light_rows = tuple(
+                followed_by(known, new) if new.shape[:1] == (light.size,) and known.shape[:1] == (self.n_obs,) else known
+                for known, new in zip(self._rows_of_light(), rows, strict=True)
+            )
+        grown.always_read = np.concatenate([self.always_read, old.n_obs + np.flatnonzero(added.is_read)])
+        grown._numbers = followed_by(self._numbers, added.numbers[light])
+        grown._sums = (*self._sums, added.sums)
+        grown._take_target(target)
+        grown._bound = self._bound_with(more, added.numbers[light], light, grown)
+        grown._expansion_cost = (time.perf_counter() - began, 0)  # no pass over all rows
+        return grown
+
+    def _take_target(self, target: Any) -> None:
+        """Make a copy of this object that of a plain target with other rows, at the same centre."""
+        self.target = target
+        self.n_rows = target.n_obs
+        self.n_obs = target.n_obs - len(self.always_read)
+        self._content = target.content_hash()
+        self._expansion = expansion_of(target, 1 if self.order == 1 else 2)
+        self._settle()
+
+    def _expanded_again(self, target: Any) -> "ControlVariate":
+        """Return control variates of another plain target at the same place, with all terms expanded."""
+        at = self.center if self.pilot is None or not (self._names_rows or self.averaged) else self.pilot
+        return ControlVariate(
+            target,
+            at=at,
+            always_read="auto" if self._names_rows else None,
+            order=self.order,
+            averaged=self.averaged,
+            memory_limit=self._memory_limit,
+        )
+
+    def _rows_of_light(self) -> tuple[np.ndarray, ...]:
+        """Return the arrays of the light rows; they are copied once if some rows are always read."""
+        plain = self.target.compile()
+        return self._light_data(plain) if self._light_rows is None else self._light_rows
+
+    def _expand_block(self, more: Regression, name: str, n_total: int) -> RowsOfBlock:
+        """Expand the rows of a new block at the centre: one pass over them."""
+        expansion = expansion_of(more, 1 if self.order == 1 else 2)
+        needed = 8.0 * n_total * expansion.columns
+        if needed > self._memory_limit and not is_mapped(self._numbers):
+            raise InvalidInputError(
+                f"{self!r}: the numbers per datum of {n_total} rows take {needed / 1e9:.3g} GB, over memory_limit = "
+                f"{self._memory_limit / 1e9:.3g} GB"
+            )
+        numbers = np.empty((more.n_obs, expansion.columns))
+        survey: Survey | None = None
+        if self._names_rows or self.averaged:
+            assert self.pilot is not None
+            # If the bounds of old rows have no room for averaged coefficients, those of new ones are Taylor's, too.
+            averaged = self.averaged and (self._bound_of_rows is None or self._bound_of_rows.is_averaged)
+            law = self.center, self.pilot.cholesky, self.pilot.draws
+            survey = expansion.survey(*law, numbers, averaged=averaged)
+            whole = survey.total
+        else:
+            whole = expansion.expand(self.center, numbers)
+        is_read = self._influential_in_block(survey, expansion, more.n_obs / n_total)
+        light = whole
+        if self.order == 0:
+            light = self._sums[0].light
+        elif is_read.any():
+            light = whole - expansion.total(self.center, numbers, np.flatnonzero(is_read))
+        curvature = expansion_of(more, 2).at(self.center) if self.order == 1 else None
+        sums = SumsOfBlocks((name,), light, curvature, *self._left(survey, is_read))
+        return RowsOfBlock(sums, numbers, is_read)
+
+    def _influential_in_block(self, survey: Survey | None, expansion: Any, share: float) -> np.ndarray:
+        """Return which rows of a new block are always read, booleans; the block has this share of all rows."""
+        if survey is None or not self._finds_rows:
+            return np.zeros(expansion.n_rows, dtype=bool)
+        if self.order == 0:
+            assert self.pilot is not None
+            return survey.walls | rows_far_out(expansion.terms_at(self.pilot.draws))
+        return survey.walls | rows_that_vary(survey, LARGEST_SPREAD * np.sqrt(share))
+
+    def _bound_with(
+        self, more: Regression, numbers: np.ndarray, light: np.ndarray, grown: "ControlVariate"
+    ) -> CompiledDifferenceBound | None:
+        """Return the bounds of old and new light rows, if those of the old ones are known."""
+        known = self._bound
+        where = self._bound_of_rows
+        if known is None or where is None:
+            return None
+        averaged = self.averaged and where.is_averaged
+        rows = None if light.size == more.n_obs else light
+        places = [where.farthest]
+        units = where.units
+        [rates], _ = rates_of_rows(more, self.order, numbers, rows, self.center, units, places, averaged=averaged)
+        return known._replace(
+            rates=followed_by(known.rates, rates),
+            classes=with_more_rows(known.classes, rates),
+            reaches=changes_between(grown._law("how far bounds must hold")[2], known.reach, known.numbers),
+        )
+
+    def remove(self, block: str) -> "ControlVariate":
+        """Return the control variates without the rows of a block, at the same centre.
+
+        The sums of the block are dropped, not subtracted. If the block was there when the centre was placed, the sums
+        of the blocks that came with it are computed again from their coefficients: one pass over these rows.
+        """
+        old = self._growing()
+        blocks = old.blocks
+        k = blocks.place(block, who=f"remove from {type(self).__name__}")
+        lo, hi = map(int, blocks.ends[k : k + 2])
+        target = old.remove(block)
+        if not target.terms_are_rows:
+            return self._expanded_again(target)
+        rest = copy.copy(self)
+        first, last = (lo, hi) if self._light is None else np.searchsorted(self._light, [lo, hi])
+        if first == 0 and last == self.n_obs:
+            raise InvalidInputError(f"{self!r}: all light rows are in block {block!r}, and a target needs one at least")
+        n_gone = hi - lo
+        if self._light is not None:
+            kept = without_rows(self._light, first, last)
+            rest._light = np.where(kept < lo, kept, kept - n_gone)
+            rest._light_rows = tuple(
+                without_rows(rows, first, last) if rows.shape[:1] == (self.n_obs,) else rows
+                for rows in self._rows_of_light()
+            )
+        read = self.always_read[(self.always_read < lo) | (self.always_read >= hi)]
+        rest.always_read = np.where(read < lo, read, read - n_gone)
+        rest._numbers = without_rows(self._numbers, first, last)
+        rest._sums = self._sums_without(block, lo, hi)
+        rest._take_target(target)
+        if self._bound is not None:
+            rates = without_rows(self._bound.rates, first, last)
+            rest._bound = self._bound._replace(rates=rates, classes=row_classes(rates))
+        rest._expansion_cost = (0.0, 0)
+        return rest
+
+    def _sums_without(self, block: str, lo: int, hi: int) -> tuple[SumsOfBlocks, ...]:
+        """Return the sums of all other blocks; those of blocks with a common sum are computed again."""
+        [place] = [k for k, part in enumerate(self._sums) if block in part.names]
+        part = self._sums[place]
+        others = (*self._sums[:place], *self._sums[place + 1 :])
+        names = tuple(name for name in part.names if name != block)
+        if not names:
+            return others
+        blocks = self.blocks
+        ends = dict(zip(blocks.names, zip(blocks.ends[:-1], blocks.ends[1:], strict=True), strict=True))
+        rows = np.concatenate([np.arange(*ends[name]) for name in names])
+        rows = np.setdiff1d(rows, self.always_read)
+        where = rows if self._light is None else np.searchsorted(self._light, rows)
+        some = self._growing().some_rows(rows)
+        light = part.light
+        if self.order > 0:
+            order = np.arange(len(rows))
+            light = expansion_of(some, self.order).total(self.center, self._numbers[where], order)
+        curvature = expansion_of(some, 2).at(self.center) if self.order == 1 else None
+        remaining = SumsOfBlocks(names, light, curvature, None, float("nan"))  # the spread is then unknown
+        return (*self._sums[:place], remaining, *self._sums[place + 1 :])
 
     def _approximate(self, here: Quadratic) -> tuple[Laplace | None, float]:
         """Return the attributes `laplace` and `distance_to_mode`; `here` expands the log posterior at the centre."""
@@ -479,16 +708,19 @@ class ControlVariate(
             log_prior=self.surrogate.log_density,
             prior_rows=len(self.always_read),
         )
-        if self._light is not None:
+        is_copied = self._light is not None and self._light_rows is None  # rows that have grown are not read here
+        if is_copied:
             self._check_rows(plain, light.data)
         if self.order == 0:
             return light
-        if self._light is not None:  # the rows are copied anyway, so the copy may as well be sparse
+        if is_copied:  # the rows are copied anyway, so the copy may as well be sparse
             light = light._replace(data=self._expansion.packed(light.data))
         return self._expansion.compile_residuals(light, self.center, self._numbers)
 
     def _light_data(self, plain: CompiledTarget | CompiledGradient) -> tuple[np.ndarray, ...]:
         """Return the arrays of the plain target for the light rows: the arrays themselves if all rows are light."""
+        if self._light_rows is not None:
+            return self._light_rows
         return plain.data if self._light is None else rows_of(plain.data, plain.n_obs, self._light)
 
     def _check_rows(self, plain: CompiledTarget, copy: tuple[np.ndarray, ...]) -> None:
@@ -567,7 +799,9 @@ class ControlVariate(
             return whole if self._light is None else whole._replace(rates=whole.rates[self._light])
         if self._bound is None:  # two passes, for all samplers of this object
             law = self._law("how far bounds must hold")
-            self._bound = expansion_bound(linear, self.order, self._numbers, self._light, law, averaged=self.averaged)
+            rows = (self._numbers, self._light, law)
+            bound, self._bound_of_rows = bound_of_rows(linear, self.order, *rows, averaged=self.averaged)
+            self._bound = bound._replace(classes=row_classes(bound.rates))
         return self._bound
 
     def _law(self, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

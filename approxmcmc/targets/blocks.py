@@ -104,6 +104,11 @@ class Grows(abc.ABC):
     _files: tuple[tuple[str, int, str], ...] = ()
 
     @property
+    def terms_are_rows(self) -> bool:
+        """Whether each row is a term, and terms of old rows stay the same when rows come or go."""
+        return True
+
+    @property
     def n_own_rows(self) -> int:
         """Number of rows, which is the number of terms unless these stand for rows."""
         return self.n_obs

@@ -1,5 +1,6 @@
 """Regressions: rows that depend on theta only through K linear predictors."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Self
 
@@ -72,6 +73,16 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
         """Leave out the rows lo ... hi - 1."""
         responses = tuple(without_rows(response, lo, hi) for response in self.responses)
         self._set_rows(self.design.without(lo, hi), responses)
+
+    def some_rows(self, rows: np.ndarray) -> Self:
+        """Return the target of the rows with these indices alone, which are copied."""
+        some = copy.copy(self)
+        some._start_anew(())
+        design = self.design
+        X, codes = (np.ascontiguousarray(array[rows]) for array in (design.X, design.codes))
+        chosen = Design(design.dim, X, codes, design.weights, design.predictors)
+        some._set_rows(chosen, tuple(np.ascontiguousarray(response[rows]) for response in self.responses))
+        return some
 
     def content_hash(self) -> str:
         """Return a hash of model and data; of model and hashes of the blocks, if rows were appended."""

@@ -37,6 +37,11 @@ class StandsForRows(TallDataTarget):
     def found(self) -> str:
         """Return a sentence that says what was found to replace the rows, and what a step reads."""
 
+    @property
+    def terms_are_rows(self) -> bool:
+        """False: a term stands for many rows."""
+        return False
+
     def refuse_changed_data(self, who: str = "") -> None:
         """Raise `InvalidInputError` if the rows were changed in place: `data` would still be those of the old rows."""
         who = who or type(self).__name__

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import compiled
+from approxmcmc.engine.files.grown_arrays import followed_by
 from approxmcmc.engine.terms.alias_table import alias_table
 
 STEPS = 8  # classes per factor of two: bounds are 4 % too large on average
@@ -54,6 +55,26 @@ def row_classes(weights: np.ndarray) -> RowClasses:
     sums = bounds[nonempty] * counts[nonempty]
     ends = np.append(starts[nonempty], len(weights))
     return RowClasses(alias_table(sums), bounds[nonempty], ends, rows, float(sums.sum()))
+
+
+def with_more_rows(known: RowClasses, weights: np.ndarray) -> RowClasses:
+    """Return the classes of `known` rows and those of more rows behind them, with the positive weights `weights`.
+
+    The new rows get classes of their own, so that no old row moves: a few hundred slots more for each call.
+
+    Examples
+    --------
+    >>> found = with_more_rows(row_classes(np.array([1.0, 2.0])), np.array([1.0]))
+    >>> found.rows.tolist(), len(found.bounds)
+    ([1, 0, 2], 3)
+    """
+    more = row_classes(weights)
+    n = len(known.rows)
+    bounds = np.concatenate([known.bounds, more.bounds])
+    starts = np.concatenate([known.starts[:-1], n + more.starts])
+    fits = n + len(more.rows) < 1 << 31 or known.rows.dtype == np.int64
+    rows = followed_by(known.rows if fits else known.rows.astype(np.int64), n + more.rows.astype(np.int64))
+    return RowClasses(alias_table(bounds * np.diff(starts)), bounds, starts, rows, known.total + more.total)
 
 
 def _classes(weights: np.ndarray, top: float) -> np.ndarray:
