@@ -264,8 +264,8 @@ class CompiledDifferenceBound(NamedTuple):
     abs(l_i) <= rates[i] * reach(theta, proposed, numbers) for all data i and all pairs of states, l_i = log p(x_i |
     theta') - log p(x_i | theta). ``reach`` is symmetric in the two states, and infinite if no bound is known. `rates`
     are positive, shape (n_obs,); `numbers` is the float64 vector of constants that `reach` reads. `reaches` are values
-    of `reach` at typical pairs of posterior states, for predictions; empty if unknown. `classes` are the rows in classes
-    of nearly equal rates, if they are known; else None.
+    of `reach` at typical pairs of posterior states, for predictions; empty if unknown. `classes` are the rows in
+    classes of nearly equal rates, if they are known; else None.
     """
 
     reach: Any

@@ -49,6 +49,8 @@ class DataSource(abc.ABC):
     is_vector: bool = False
     ones: str | None = None
     """Name of the added first column of ones; None without one."""
+    files: tuple[tuple[str, int, str], ...] = ()
+    """The files that hold the rows, in their order: name, size in bytes, time of modification in ns; if they are known."""
     _wanted: np.dtype | None = None
 
     @abc.abstractmethod

@@ -245,7 +245,8 @@ class ControlVariate(
         of_curvature = expansion_of(target, 2) if order == 1 else None
         curvature = None if of_curvature is None else of_curvature.at(self.center)
         self._prior_at_center = posterior.prior_at(self.center)
-        self._sums = (SumsOfBlocks(names, light, curvature, *self._left(survey, is_read)),)
+        of_all = SumsOfBlocks(names, light, curvature, *self._left(survey, is_read))
+        self._sums: tuple[SumsOfBlocks, ...] = (of_all,)
         self._numbers = numbers if self._light is None else taken(numbers, self._light)
         self._light_rows: tuple[np.ndarray, ...] | None = None
         self._bound: CompiledDifferenceBound | None = None
@@ -437,10 +438,10 @@ class ControlVariate(
         if added.is_read.any() or self._light is not None:
             before = np.arange(old.n_obs) if self._light is None else self._light
             grown._light = followed_by(before, old.n_obs + light)
-            rows = rows_of(more.data, more.n_obs, light)
+            new_rows = rows_of(more.data, more.n_obs, light)
             grown._light_rows = tuple(
-                followed_by(known, new) if new.shape[:1] == (light.size,) and known.shape[:1] == (self.n_obs,) else known
-                for known, new in zip(self._rows_of_light(), rows, strict=True)
+                followed_by(known, new) if whole.shape[:1] == (more.n_obs,) else known
+                for known, new, whole in zip(self._rows_of_light(), new_rows, more.data, strict=True)
             )
         grown.always_read = np.concatenate([self.always_read, old.n_obs + np.flatnonzero(added.is_read)])
         grown._numbers = followed_by(self._numbers, added.numbers[light])
@@ -521,8 +522,8 @@ class ControlVariate(
         """Return the bounds of old and new light rows, if those of the old ones are known."""
         known = self._bound
         where = self._bound_of_rows
-        if known is None or where is None:
-            return None
+        if known is None or where is None or not light.size:
+            return known
         averaged = self.averaged and where.is_averaged
         rows = None if light.size == more.n_obs else light
         places = [where.farthest]

@@ -223,7 +223,9 @@ class Grows(abc.ABC):
         """Drop what a copy of the target knows of all rows; subclasses add what they store."""
         self._noted_hash = ""
         self.given = None
-        for name in [name for name in vars(self) if isinstance(getattr(type(self), name, None), functools.cached_property)]:
+        for name in [
+            name for name in vars(self) if isinstance(getattr(type(self), name, None), functools.cached_property)
+        ]:
             del vars(self)[name]
 
     def _join_rows(self, more: Self) -> None:

@@ -218,7 +218,7 @@ class DistinctRows(StandsForRows, Regression):
     def __init__(self, rows: Regression, found: EqualRows) -> None:
         super().__init__(rows)
         self._take(rows, found)
-        self._of_blocks = (WeightsOfBlock(np.arange(self.n_obs), found.counts),)
+        self._of_blocks: tuple[WeightsOfBlock, ...] = (WeightsOfBlock(np.arange(self.n_obs), found.counts),)
 
     def _take(self, rows: Regression, found: EqualRows) -> None:
         """Store the distinct rows, with their numbers as weights."""
@@ -286,9 +286,7 @@ class DistinctRows(StandsForRows, Regression):
         rest._of_blocks = tuple(of_block._replace(places=new_place[of_block.places]) for of_block in others)
         design = self.design
         X, codes, *responses = (_taken(array, kept) for array in (design.X, design.codes, *self._plain_responses()))
-        rest._set_weighted(
-            Design(design.dim, X, codes, design.weights, design.predictors), responses, weights[kept]
-        )
+        rest._set_weighted(Design(design.dim, X, codes, design.weights, design.predictors), responses, weights[kept])
         return rest
 
     def _plain_responses(self) -> tuple[np.ndarray, ...]:

@@ -180,8 +180,8 @@ class OrderedRegression(ColumnRegression):
         unknown = np.flatnonzero(~np.isin(numbers, self._numbers))
         if unknown.size:
             raise InvalidInputError(
-                f"{who}: y has {numbers[unknown[0]]:g} in row {unknown[0]}, which no row of the target had, so there is "
-                f"no cutpoint for it: its categories are {self.categories}; make the target from all rows"
+                f"{who}: y has {numbers[unknown[0]]:g} in row {unknown[0]}, which no row of the target had, so it "
+                f"has no cutpoint: its categories are {self.categories}; make the target from all rows"
             )
         return numbers
 

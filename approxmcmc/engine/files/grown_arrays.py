@@ -13,7 +13,6 @@ import mmap
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 

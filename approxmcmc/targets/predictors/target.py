@@ -19,8 +19,8 @@ from approxmcmc.targets.checks import (
     plain_function,
 )
 from approxmcmc.targets.given import check_names, check_same_index, kept, with_sources
-from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.new_rows import in_memory
+from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, assemble, labels_of, read_part
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 from approxmcmc.targets.regression import Regression
@@ -168,8 +168,8 @@ class PredictorTarget(Regression):
             length = math.prod(self.variables.shapes[part.variable]) if part.variable is not None else 1
             if part.length > length or (part.codes is None and part.X is not None and part.length != length):
                 raise InvalidInputError(
-                    f"{who}: {part.variable!r} has {length} entries, and the new rows need {part.length}; make the target "
-                    "from all rows"
+                    f"{who}: {part.variable!r} has {length} entries, and the new rows need {part.length}; make the "
+                    "target from all rows"
                 )
         other = copy.copy(self)
         other._start_anew(files_of(given))

@@ -43,6 +43,8 @@ class RowsOfRegression(Regression):
     `prior_scale` and `sigma_scale` are those of the normal priors, which PyMC's model has; `prior` may be others.
     """
 
+    likelihood: NormalLikelihood
+
     def __init__(
         self,
         design: Design,

@@ -80,7 +80,7 @@ class NormalStatistics(StandsForRows, Grows, ExpandsItself):
                 f"scale for each outcome, up to known weights; found {rows!r}"
             )
         StandsForRows.__init__(self, rows)
-        self._of_blocks = ([outcome_of_block(outcome) for outcome in outcomes],)
+        self._of_blocks: tuple[list[OutcomeOfBlock], ...] = ([outcome_of_block(outcome) for outcome in outcomes],)
         self._add_up()
         self.seconds = time.perf_counter() - began
 
