@@ -50,7 +50,7 @@ class DataSource(abc.ABC):
     ones: str | None = None
     """Name of the added first column of ones; None without one."""
     files: tuple[tuple[str, int, str], ...] = ()
-    """The files that hold the rows, in their order: name, size in bytes, time of modification in ns; if they are known."""
+    """The files that hold the rows, in their order: name, size in bytes, modification time in ns; empty if unknown."""
     _wanted: np.dtype | None = None
 
     @abc.abstractmethod
