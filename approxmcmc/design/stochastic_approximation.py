@@ -25,7 +25,7 @@ from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 from approxmcmc.numerics.laplace_approximation import Laplace
 from approxmcmc.samplers.auxiliary_variable.doubly_intractable import check_target, make_draw_rows
-from approxmcmc.samplers.auxiliary_variable.estimated_drift import PRIOR_STEP, posterior_gradient, prior_gradient
+from approxmcmc.samplers.auxiliary_variable.langevin import PRIOR_STEP, posterior_gradient, prior_gradient
 
 BLOCKS = 20  # blocks of steps in a round; the averages of successive blocks are compared
 LONGEST_STEP = 1.0  # posterior standard deviations: a start in another phase of the model must not move theta far away

@@ -1,12 +1,14 @@
 """The program that the samplers of all rooms share: what a sampler bound to a target records, and how a chain starts.
 
-A room derives its own program from `StepProgram`. It compiles the loop around its step,
+A room derives its own program from `StepProgram`. It compiles the loop around its step, with the state of a chain as
+the example of its types; makes the state of a chain that starts; and says why a step failed:
 
-    self.loop = compile_chain(step, state of a chain),
-
-and says how the state of a chain is made and why a step can fail.
+    self.loop = compile_chain(step, state)
+    def start(self, theta, streams, n_tune): return self.chain(streams, state)
+    def explain_failure(self, state): ...
 """
 
+import abc
 import functools
 import math
 from collections.abc import Callable, Collection, Mapping
@@ -14,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Chain, Program, Streams
+from approxmcmc.contracts import Program, Streams
 from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS, COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.checks import show
 from approxmcmc.sampling.chain import CompiledChain, Loop, WatchedChain, new_clock
@@ -61,14 +63,6 @@ class StepProgram(Program):
             "clock": new_clock(n_tune, self.audit_probability),
         }
 
-    def new_state(self, theta: np.ndarray, streams: Streams, n_tune: int) -> Any:
-        """Return the state of a chain that starts at theta; it uses the array `theta`."""
-        raise NotImplementedError
-
-    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> Chain:
-        """Start a chain at `theta`, where the log density is finite."""
-        return self.chain(streams, self.new_state(theta.copy(), streams, n_tune))
-
     def chain(
         self, streams: Streams, state: Any, *, watch: Callable[..., bool] | None = None, **settings: Any
     ) -> CompiledChain:
@@ -87,9 +81,9 @@ class StepProgram(Program):
         """Return the tuned values of a chain by name; none unless a program says so."""
         return {}
 
+    @abc.abstractmethod
     def explain_failure(self, state: Any) -> str:
         """Return why the last step of a chain failed, and at which theta."""
-        raise NotImplementedError
 
 
 def undefined_prior(log_prior: float, theta: np.ndarray, name: str = "theta") -> str:

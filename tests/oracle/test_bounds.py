@@ -23,7 +23,7 @@ from approxmcmc.bounds.finite import (
 )
 from approxmcmc.couplings.meeting import maximal_coupling
 from approxmcmc.diagnostics.decisions import clopper_pearson
-from approxmcmc.samplers.auxiliary_variable.matrix import acceptance_of_exchange, lattice_error
+from approxmcmc.samplers.auxiliary_variable.distribution import acceptance_of_exchange, lattice_error
 from approxmcmc.samplers.counted_model import CountedModel
 from approxmcmc.targets.ising.exact import level_counts
 
@@ -234,7 +234,7 @@ def test_the_ising_fixture_with_many_draws(count, tv, delta):
 
 def test_the_lattice_of_noisy_exchange_against_enumeration():
     rng = np.random.default_rng(0)
-    from approxmcmc.samplers.auxiliary_variable.matrix import _mean_of_capped_sum
+    from approxmcmc.samplers.auxiliary_variable.distribution import _mean_of_capped_sum
 
     values, law = rng.random((20, 5)) * 0.7, rng.dirichlet(np.ones(5), size=20)
     exact = np.array(
@@ -252,7 +252,7 @@ def test_the_lattice_of_noisy_exchange_against_enumeration():
 
 def test_the_error_of_the_lattice_is_reached_by_no_law_and_nearly_by_the_worst(monkeypatch):
     """Draws that are all alike, at every value: some put their sum at the kink, each in the middle of a cell."""
-    from approxmcmc.samplers.auxiliary_variable import matrix as exchange
+    from approxmcmc.samplers.auxiliary_variable import distribution as exchange
 
     monkeypatch.setattr(exchange, "LATTICE", 8)
     for count in (3, 5, 12):

@@ -17,8 +17,13 @@ from approxmcmc.samplers.auxiliary_variable.doubly_intractable import (
     make_draw_rows,
     make_estimate_from_fresh_draws,
 )
-from approxmcmc.samplers.auxiliary_variable.estimated_drift import mean_after_drift, posterior_gradient, prior_gradient
-from approxmcmc.samplers.auxiliary_variable.langevin import carry_drift_draws, make_drift_and_return
+from approxmcmc.samplers.auxiliary_variable.langevin import (
+    carry_drift_draws,
+    make_drift_and_return,
+    mean_after_drift,
+    posterior_gradient,
+    prior_gradient,
+)
 from approxmcmc.samplers.auxiliary_variable.pseudo_marginal import (
     carry_estimate,
     difference,

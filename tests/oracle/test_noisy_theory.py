@@ -12,7 +12,7 @@ from approxmcmc import bounds
 from approxmcmc.bounds import noisy_exchange, noisy_langevin
 from approxmcmc.bounds.finite import row_distances, stationary_law
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.auxiliary_variable.matrix import expected_minima, standard_deviation_of_ratio
+from approxmcmc.samplers.auxiliary_variable.distribution import expected_minima, standard_deviation_of_ratio
 from approxmcmc.samplers.counted_model import counted_model
 
 LOW, HIGH = -0.4, 0.8

@@ -18,7 +18,7 @@ import sys
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.samplers.auxiliary_variable import langevin, pseudo_marginal
+from approxmcmc.samplers.auxiliary_variable import program, settings
 from approxmcmc.samplers.auxiliary_variable.step import make_step
 from approxmcmc.samplers.pdmp.bouncy_particle import BOUNCY
 from approxmcmc.samplers.pdmp.program import PDMPProgram
@@ -129,7 +129,7 @@ def test_turns_balance(dynamics, setting, wrong, seed):
 )
 def test_moves_up_and_down_balance(world, sampler, begin, wrong, seed, monkeypatch):
     if wrong:
-        for module in (langevin, pseudo_marginal):
+        for module in (program, settings):
             monkeypatch.setattr(module, "make_step", lambda move, *rest: make_step(lopsided_move(move), *rest))
     excess, error = balance_of_moves(world, sampler, begin, seed)
     sys.stdout.write(f"{sampler!r} on {world}: {excess:.4f} +- {error:.4f}\n")

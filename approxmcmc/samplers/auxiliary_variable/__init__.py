@@ -4,8 +4,12 @@
 inexact ones) is biased.
 """
 
-from approxmcmc.samplers.auxiliary_variable.exchange import Exchange
-from approxmcmc.samplers.auxiliary_variable.langevin import MALAExchange, NoisyLangevin
-from approxmcmc.samplers.auxiliary_variable.pseudo_marginal import NoisyMetropolisHastings, PseudoMarginal
+from approxmcmc.samplers.auxiliary_variable.settings import (
+    Exchange,
+    MALAExchange,
+    NoisyLangevin,
+    NoisyMetropolisHastings,
+    PseudoMarginal,
+)
 
 __all__ = ["Exchange", "MALAExchange", "NoisyLangevin", "NoisyMetropolisHastings", "PseudoMarginal"]

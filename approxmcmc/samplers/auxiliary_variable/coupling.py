@@ -77,7 +77,7 @@ def go_there(walker: ExchangeWalker) -> None:
     assign(walker.theta, walker.proposed)
 
 
-def couple_exchange(target: DoublyIntractableTarget, proposal: Proposal) -> CompiledCoupling:
+def couple(target: DoublyIntractableTarget, proposal: Proposal) -> CompiledCoupling:
     """Return the coupling of the exchange sampler with one exact draw.
 
     Raises
@@ -92,7 +92,7 @@ def couple_exchange(target: DoublyIntractableTarget, proposal: Proposal) -> Comp
             f"couplings need an exact kernel, and {target!r} has none, so biases and bounds are not available: {error}"
         ) from None
     built = proposal.build_proposal(target)
-    couple = coupling_of_proposal(proposal, built)
+    propose_both = coupling_of_proposal(proposal, built)
     log_prior = target.compile_log_prior()
     dim = target.variables.size
 
@@ -105,7 +105,14 @@ def couple_exchange(target: DoublyIntractableTarget, proposal: Proposal) -> Comp
         return SharedDraws(counts, np.full(2, math.nan), log_prior, ratio, np.empty((2, dim)))
 
     step = make_coupled_step(
-        built.propose, couple, log_uniform, unmirrored, make_weigh(simulator.simulate), cannot_tell, go_there, False
+        built.propose,
+        propose_both,
+        log_uniform,
+        unmirrored,
+        make_weigh(simulator.simulate),
+        cannot_tell,
+        go_there,
+        False,
     )
     point = np.asarray(target.initial_point(), dtype=np.float64)
     return CompiledCoupling("Exchange", step, start, shared, point, 1.0, rule="metropolis")

@@ -15,7 +15,7 @@ from approxmcmc.contracts import DoublyIntractableTarget
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import IncompatibleError
 
 RECORDS = ("auxiliary_updates", "statistic_evaluations")
 
@@ -112,22 +112,6 @@ def why_not_exact(target: Any, auxiliary: Any, who: str) -> str:
         f"auxiliary data of {target!r} are the end of a Markov chain; the bias is the convergence error of that chain "
         "and is not bounded"
     )
-
-
-def check_thin(sampler: Any, who: str) -> None:
-    """Raise if the setting `thin` of a sampler's auxiliary chains has no effect, because it makes one draw at a theta.
-
-    Raises
-    ------
-    InvalidInputError
-        When `n_auxiliary` is 1 and `thin` is given.
-    """
-    thin = getattr(sampler.auxiliary, "thin", None)
-    if sampler.n_auxiliary == 1 and thin is not None:
-        raise InvalidInputError(
-            f"{who}: thin={thin!r} of the auxiliary chain has no effect with n_auxiliary=1, because it separates draws "
-            "at one theta; leave it out, or raise n_auxiliary"
-        )
 
 
 def log_likelihood_of(target: DoublyIntractableTarget) -> Any:

@@ -7,37 +7,36 @@ decisions to audit, and the chain audits them after the chunk; this time is not 
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.contracts import Chain, Program, Streams
-from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
+from approxmcmc.contracts import Chain, DoublyIntractableTarget, EstimatedTarget, Proposal, Streams
 from approxmcmc.engine.checks import show
-from approxmcmc.errors import NotFiniteError
-from approxmcmc.samplers.auxiliary_variable.step import NoisyState, new_audit_list
-from approxmcmc.sampling.chain import CompiledChain, book_audit, compile_chain, names_recorded, new_clock
+from approxmcmc.engine.compiler.compile import as_python
+from approxmcmc.errors import IncompatibleError, NotFiniteError
+from approxmcmc.samplers.auxiliary_variable.doubly_intractable import (
+    RECORDS,
+    RatioState,
+    check_target,
+    log_likelihood_of,
+    make_estimate_from_fresh_draws,
+)
+from approxmcmc.samplers.auxiliary_variable.langevin import DriftState
+from approxmcmc.samplers.auxiliary_variable.pseudo_marginal import EstimateState, carry_estimate
+from approxmcmc.samplers.auxiliary_variable.step import (
+    AuxiliaryState,
+    follow,
+    keep_nothing,
+    make_step,
+    new_audit_list,
+)
+from approxmcmc.samplers.program import StepProgram, undefined_prior
+from approxmcmc.sampling.chain import CompiledChain, adapt_nothing, book_audit, compile_chain
 
 LEAST_AUDIT_EVERY = 50
 STEP_SECONDS = 1e-4  # time of a typical step; "auto" audits add a tenth to this
-
-
-class NoisySetup(NamedTuple):
-    """The parts of the program that differ between the samplers of this folder.
-
-    `step` is made by `make_step`. ``make_states(theta, rng)`` returns the states of its functions MOVE and ESTIMATE for
-    a new chain at theta, ``describe(state of MOVE)`` the tuned values. `records` are the optional counts that the step
-    fills, `n_obs` the number of terms that a decision on all data would read. `decides` is False if every step inside
-    the support is accepted.
-    """
-
-    step: Callable[..., int]
-    make_states: Callable[[np.ndarray, np.random.Generator], tuple[Any, Any]]
-    describe: Callable[[Any], Mapping[str, float]]
-    records: tuple[str, ...]
-    decides: bool
-    n_obs: int
 
 
 class KnownLikelihood(NamedTuple):
@@ -60,45 +59,47 @@ class KnownLikelihood(NamedTuple):
         return LEAST_AUDIT_EVERY if share <= LEAST_AUDIT_EVERY else 10 ** math.ceil(math.log10(share))
 
 
-class NoisyProgram(Program):
-    """A sampler that estimates its acceptance ratio or its drift, bound to a target."""
+class AuxiliaryProgram(StepProgram):
+    """A sampler that estimates its acceptance ratio or its drift, bound to a target.
+
+    `step` is made by `make_step`. ``make_states(theta, rng)`` returns the states of its functions MOVE and ESTIMATE for
+    a new chain at theta, ``describe(state of MOVE)`` the tuned values. `records` are the optional counts that the step
+    fills, `n_obs` the number of terms that a decision on all data would read. `decides` is False if every step inside
+    the support is accepted. ``log_likelihood(theta)`` is None where it is unknown.
+    """
 
     def __init__(
         self,
-        setup: NoisySetup,
-        log_prior: Callable[[np.ndarray], float],
-        start: np.ndarray,
+        target: DoublyIntractableTarget | EstimatedTarget,
+        step: Callable[..., int],
+        make_states: Callable[[np.ndarray, np.random.Generator], tuple[Any, Any]],
+        describe: Callable[[Any], Mapping[str, float]],
+        records: Collection[str],
         log_likelihood: Callable[[np.ndarray], float | None],
         audit_every: int | str | None,
+        *,
+        decides: bool = True,
+        n_obs: int = 1,
     ) -> None:
-        self.setup = setup
-        self.log_prior = log_prior
+        self.log_prior = target.compile_log_prior()
+        self.make_states = make_states
+        self.describe = describe
         self.likelihood = KnownLikelihood(log_likelihood)
-        audited = setup.decides and audit_every is not None and self.likelihood.is_known(start)
+        start = np.asarray(target.initial_point(), dtype=np.float64)
+        audited = decides and audit_every is not None and self.likelihood.is_known(start)
         if audited and isinstance(audit_every, str):
             audit_every = self.likelihood.audit_every(start)
-        self.audit_probability = 1.0 / float(audit_every) if audited and audit_every else 0.0
-        self.count_names, self.value_names = names_recorded(
-            {*CORE_COUNTS, *setup.records} - {*(() if audited else AUDIT_COUNTS)},
-            ("acceptance_rate", "perf_counter_diff"),
-        )
-        self.attrs = {
-            "n_obs": setup.n_obs,
-            "audit_every": audit_every if audited else 0,
-            # Decisions of the exact sampler with one auxiliary draw differ from the exact ratio's decisions, too.
-            **({"wrong_decisions_note": "noise, not bias"} if audited else {}),
-        }
-        stand_in = self.new_state(start, np.random.default_rng(0), n_tune=0)
-        self.loop = compile_chain(setup.step, stand_in)
+        attrs = {"n_obs": n_obs, "audit_every": 0}
+        if audited:  # decisions of the exact sampler with one auxiliary draw differ from the exact ratio's, too
+            attrs["wrong_decisions_note"] = "noise, not bias"
+        super().__init__({"acceptance_rate", *records}, attrs, audited=audited, audit_every=audit_every)
+        self.loop = compile_chain(step, self.new_state(start, np.random.default_rng(0), n_tune=0))
 
-    def new_state(self, theta: np.ndarray, rng: np.random.Generator, n_tune: int) -> NoisyState:
-        """Return the state of a chain at theta."""
-        move, estimate = self.setup.make_states(theta, rng)
-        return NoisyState(
-            theta=theta,
-            proposed=theta.copy(),
-            log_density=np.full(1, math.nan),
-            clock=new_clock(n_tune, self.audit_probability),
+    def new_state(self, theta: np.ndarray, rng: np.random.Generator, n_tune: int) -> AuxiliaryState:
+        """Return the state of a chain at theta; `rng` draws what the state holds."""
+        move, estimate = self.make_states(theta, rng)
+        return AuxiliaryState(
+            **self.first_fields(theta, n_tune),
             log_prior_of=self.log_prior,
             move=move,
             estimate=estimate,
@@ -119,22 +120,18 @@ class NoisyProgram(Program):
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> Chain:
         """Start a chain at `theta`, inside the support of the prior."""
-        state = self.new_state(theta.copy(), streams.order, n_tune)
-        chain = CompiledChain(
-            self.loop,
-            streams,
-            state,
-            describe=lambda: self.setup.describe(state.move),
-            explain=lambda: self.explain_failure(state),
-        )
+        chain = self.chain(streams, self.new_state(theta.copy(), streams.order, n_tune))
         return AuditedChain(chain, self.likelihood) if self.audit_probability else chain
 
-    def explain_failure(self, state: NoisyState) -> str:
+    def tuned_values(self, state: AuxiliaryState) -> Mapping[str, float]:
+        """Return the tuned values of MOVE."""
+        return self.describe(state.move)
+
+    def explain_failure(self, state: AuxiliaryState) -> str:
         """Return what was NaN: the log prior, or the estimated log ratio."""
         for name, theta in (("theta'", state.proposed), ("theta", state.theta)):
-            log_prior = self.log_prior(theta)
-            if not log_prior < math.inf:
-                return f"log prior is {'NaN' if math.isnan(log_prior) else '+inf'} at {name} = {show(theta)}"
+            if why := undefined_prior(self.log_prior(theta), theta, name):
+                return why
         return f"the estimated log ratio is NaN from theta = {show(state.theta)} to {show(state.proposed)}"
 
 
@@ -173,7 +170,7 @@ class AuditedChain:
 
     def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make and record `steps` steps, audit the listed decisions, and return the steps made."""
-        state: NoisyState = self.chain.state
+        state: AuxiliaryState = self.chain.state
         first = state.clock.steps[0]
         begun = state.clock.begun[0]
         audits = new_audit_list(steps, state.theta.size)
@@ -191,3 +188,150 @@ class AuditedChain:
             row = (begun + audits.step[k] - first) // thin
             book_audit(int(audits.decision[k]), exact, counts[row] if row < finished else state.clock.draw_counts)
         return made
+
+
+def exchange_program(
+    target: DoublyIntractableTarget,
+    settings: Proposal,
+    auxiliary: Any,
+    n_auxiliary: int,
+    audit_every: int | str | None,
+) -> AuxiliaryProgram:
+    """Return the program of the exchange sampler, with `n_auxiliary` draws for each ratio."""
+    check_target(target, "Exchange")
+    simulator = target.build_simulator(auxiliary)
+    proposal = settings.build_proposal(target)
+    observed = target.observed_statistics
+    shape = (n_auxiliary, target.variables.size)
+    step = make_step(
+        follow(proposal, "Exchange"),
+        make_estimate_from_fresh_draws(simulator.simulate),
+        keep_nothing,
+        proposal.adapt or adapt_nothing,
+        True,
+    )
+
+    def make_states(theta: np.ndarray, rng: np.random.Generator) -> tuple[Any, RatioState]:
+        return proposal.make_state(), RatioState(observed, simulator.make_state(), np.empty(shape))
+
+    return AuxiliaryProgram(
+        target,
+        step,
+        make_states,
+        proposal.describe,
+        (*RECORDS, *proposal.records),
+        log_likelihood_of(target),
+        audit_every,
+    )
+
+
+def langevin_program(
+    target: DoublyIntractableTarget,
+    make_step_of: Callable[[Callable[..., None]], Callable[..., int]],
+    sampler: Any,
+    *,
+    fresh_for_ratio: bool,
+    decides: bool,
+    audit_every: int | str | None,
+) -> AuxiliaryProgram:
+    """Return the program of a Langevin sampler on a target; ``make_step_of(simulate)`` returns its step.
+
+    If `fresh_for_ratio`, the ratio is estimated from a separate draw, otherwise from G'. `decides` is False if every
+    step inside the support is accepted.
+    """
+    who = type(sampler).__name__
+    check_target(target, who)
+    simulator = target.build_simulator(sampler.auxiliary)
+    dim = target.variables.size
+    cov = np.eye(dim) if sampler.cov is None else np.asarray(sampler.cov)
+    if cov.shape != (dim, dim):
+        raise IncompatibleError(f"{who}: the target has {dim} parameters, cov has shape {cov.shape}")
+    sigma = np.ascontiguousarray(sampler.step_size * cov)
+    lower = np.ascontiguousarray(np.linalg.cholesky(sigma))
+    log_prior = target.compile_log_prior()
+    observed = target.observed_statistics
+    wanted = sampler.target_acceptance
+
+    def make_states(theta: np.ndarray, rng: np.random.Generator) -> tuple[DriftState, RatioState]:
+        here, there = (np.empty((sampler.n_auxiliary, dim)) for _ in range(2))
+        drift = DriftState(
+            sigma=sigma,
+            lower=lower,
+            wanted=wanted or 0.0,
+            log_factor=np.zeros(1),
+            log_prior=log_prior,
+            observed=observed,
+            simulator=simulator.make_state(),
+            here=here,
+            there=there,
+            has_draws=np.zeros(1, dtype=np.bool_),
+            gradient=np.empty(dim),
+            mean_back=np.empty(dim),
+            scratch=np.empty(dim),
+        )
+        for_ratio = np.empty((1, dim)) if fresh_for_ratio else there
+        return drift, RatioState(observed, simulator.make_state(), for_ratio)
+
+    def describe(drift: DriftState) -> dict[str, float]:
+        return {} if wanted is None else {"step_size": sampler.step_size * math.exp(2.0 * drift.log_factor[0])}
+
+    return AuxiliaryProgram(
+        target,
+        make_step_of(simulator.simulate),
+        make_states,
+        describe,
+        (*RECORDS, "gradient_evaluations"),
+        log_likelihood_of(target),
+        audit_every,
+        decides=decides,
+    )
+
+
+def estimated_program(
+    target: EstimatedTarget,
+    settings: Proposal,
+    make_estimate: Callable[[Callable[..., float]], Callable[..., float]],
+    *,
+    of: str,
+    keeps: bool,
+    audit_every: int | str | None,
+    who: str,
+) -> AuxiliaryProgram:
+    """Return the program of a sampler, called `who`, on a target that estimates its `of`, "likelihood" or "ratio".
+
+    ``make_estimate(estimate)`` returns ESTIMATE of the step. If `keeps`, the estimate at theta is kept for later steps.
+    """
+    if not isinstance(target, EstimatedTarget) or target.build_estimator().of != of:
+        raise IncompatibleError(
+            f"{who} needs a target that estimates its {of}, targets.Estimated{of.capitalize()}; found {target!r}"
+        )
+    estimator = target.build_estimator()
+    proposal = settings.build_proposal(target)
+    # The start needs one call of the estimate; compiling the estimate for Python as well would take a second.
+    plain_estimate = as_python(estimator.estimate)
+    n_obs = int(target.n_obs)
+    step = make_step(
+        follow(proposal, who),
+        make_estimate(estimator.estimate),
+        carry_estimate if keeps else keep_nothing,
+        proposal.adapt or adapt_nothing,
+        True,
+    )
+
+    def make_states(theta: np.ndarray, rng: np.random.Generator) -> tuple[Any, EstimateState]:
+        here = np.full(1, math.nan)
+        there = np.full(1, math.nan)
+        if keeps:
+            here[0] = plain_estimate(rng, theta, estimator.data)
+        return proposal.make_state(), EstimateState(estimator.data, estimator.n_terms, n_obs, here, there)
+
+    return AuxiliaryProgram(
+        target,
+        step,
+        make_states,
+        proposal.describe,
+        proposal.records,
+        target.log_likelihood,
+        audit_every,
+        n_obs=n_obs,
+    )

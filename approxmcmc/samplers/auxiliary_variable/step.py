@@ -40,7 +40,7 @@ class AuditList(NamedTuple):
     proposed: np.ndarray
 
 
-class NoisyState(NamedTuple):
+class AuxiliaryState(NamedTuple):
     """A chain of one of these samplers: theta, its proposal, and the states of MOVE and ESTIMATE.
 
     `log_prior_of` is the target's compiled log prior. `audits` is a new list for each chunk of draws.
@@ -63,7 +63,7 @@ def new_audit_list(size: int, dim: int) -> AuditList:
 
 
 @compiled
-def list_for_audit(state: NoisyState, decision: int, threshold: float, log_rest: float) -> None:
+def list_for_audit(state: AuxiliaryState, decision: int, threshold: float, log_rest: float) -> None:
     """Add a decision to the audit list, before theta moves."""
     audits = state.audits
     place = audits.length[0]
@@ -87,7 +87,7 @@ def log_rest_of(log_prior_of: Any, theta: np.ndarray, proposed: np.ndarray, log_
 
 
 @compiled
-def keep_nothing(state: NoisyState) -> None:
+def keep_nothing(state: AuxiliaryState) -> None:
     """Do nothing: theta alone is the state of the chain."""
 
 
@@ -117,7 +117,7 @@ def make_follow_proposal(propose: Callable[..., float]) -> Callable[..., float]:
 def make_step(
     move: Callable[..., float],
     estimate: Callable[..., float],
-    keep: Callable[[NoisyState], None],
+    keep: Callable[[AuxiliaryState], None],
     adapt: Callable[..., None],
     decides: bool,
 ) -> Callable[..., int]:
@@ -127,7 +127,7 @@ def make_step(
     """
     draw_threshold, acceptance_probability = METROPOLIS
 
-    def step(streams: Streams, state: NoisyState, count: np.ndarray, value: np.ndarray) -> int:
+    def step(streams: Streams, state: AuxiliaryState, count: np.ndarray, value: np.ndarray) -> int:
         theta = state.theta
         proposed = state.proposed
         log_q_ratio = move(streams, state.move, theta, proposed, count)

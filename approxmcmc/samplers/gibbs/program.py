@@ -20,7 +20,7 @@ from approxmcmc.samplers.gibbs.step import (
     refresh_field,
 )
 from approxmcmc.samplers.program import StepProgram
-from approxmcmc.sampling.chain import compile_chain, new_clock
+from approxmcmc.sampling.chain import CompiledChain, compile_chain, new_clock
 
 
 class GibbsProgram(StepProgram):
@@ -55,8 +55,8 @@ class GibbsProgram(StepProgram):
         )
         self.loop = compile_chain(step, self.new_state(target.initial_point()))
 
-    def new_state(self, theta: np.ndarray, streams: Streams | None = None, n_tune: int = 0) -> GibbsState:
-        """Return the state of a chain at theta, a state of positive probability; nothing adapts: tuning is burn-in."""
+    def new_state(self, theta: np.ndarray) -> GibbsState:
+        """Return the state of a chain at theta; nothing adapts, so tuning is burn-in."""
         state = new_state(self.conditionals, self.parts, theta, new_clock(0, self.audit_probability))
         if "lp" in self.value_names:
             state.log_density[0] = self.target.log_density(theta)
@@ -65,6 +65,10 @@ class GibbsProgram(StepProgram):
     def log_densities(self, thetas: np.ndarray) -> np.ndarray:
         """Return the unnormalised log densities of the states `thetas` (k, D), shape (k,)."""
         return np.array([float(self.target.log_density(theta)) for theta in thetas])
+
+    def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
+        """Return a chain that starts at `theta`, a state of positive probability; `n_tune` is not used."""
+        return self.chain(streams, self.new_state(theta.copy()))
 
     def explain_failure(self, state: GibbsState) -> str:
         """Return a sentence that names a term of NaN or +inf, its site, and the states of all sites."""

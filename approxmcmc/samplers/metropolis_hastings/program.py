@@ -96,7 +96,7 @@ class MetropolisHastingsProgram(StepProgram):
             **test.attrs,
         }
         super().__init__(records, attrs, audited=test.is_audited, audit_every=audit_every)
-        stand_in = self.state_on(target.data, self.new_order(), np.zeros(1), n_tune=0)
+        stand_in = self.new_state(np.zeros(1), target.data, self.new_order(), n_tune=0)
         self.loop = compile_chain(step or metropolis_hastings_step(proposal, test), stand_in)
 
     def new_order(self) -> DataOrder:
@@ -145,10 +145,10 @@ class MetropolisHastingsProgram(StepProgram):
             return None
         return Partition(self.shuffled_rows(copy.deepcopy(shuffled_by)), size)
 
-    def state_on(
-        self, data: tuple[np.ndarray, ...], order: DataOrder, theta: np.ndarray, n_tune: int
+    def new_state(
+        self, theta: np.ndarray, data: tuple[np.ndarray, ...], order: DataOrder, n_tune: int
     ) -> MetropolisHastingsState:
-        """Return the state of a chain at theta that reads `data` in this order, before the first evaluation."""
+        """Return the state of a chain at theta before the first evaluation; `n_tune` steps adapt the proposal."""
         target = self.target
         fields = self.first_fields(theta, n_tune)
         proposed = fields["proposed"]
@@ -175,7 +175,7 @@ class MetropolisHastingsProgram(StepProgram):
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Start a chain at `theta`, where the log density is finite."""
         data, order, evaluations = self.arrange(theta, streams.order)
-        state = self.state_on(data, order, theta.copy(), n_tune)
+        state = self.new_state(theta.copy(), data, order, n_tune)
         state.log_prior[0] = self.target.log_prior(theta)
         if self.test.keep_log_likelihood is not None:
             as_python(self.test.keep_log_likelihood)(state.test, self.log_likelihood(theta))
@@ -222,7 +222,7 @@ class MetropolisHastingsProgram(StepProgram):
             return WalkedSteps(self.rows, draws, rng)
         # The auditor's steps make no decisions, so any order of the data will do. From step END on every step is
         # tested, so the proposal returns its q ratio.
-        state = self.state_on(self.target.data, self.new_order(), draws[-1].copy(), n_tune=0)._replace(proposal=tuned)
+        state = self.new_state(draws[-1].copy(), self.target.data, self.new_order(), n_tune=0)._replace(proposal=tuned)
         if self.test.state_at is not None:
             state = state._replace(test=self.test.state_at(END))
         return TestedSteps(

@@ -10,8 +10,8 @@ import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.bounds import noisy_langevin
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.auxiliary_variable import matrix as exchange
-from approxmcmc.samplers.auxiliary_variable.matrix import acceptance_of_exchange, expected_minima, lattice_error
+from approxmcmc.samplers.auxiliary_variable import distribution as exchange
+from approxmcmc.samplers.auxiliary_variable.distribution import acceptance_of_exchange, expected_minima, lattice_error
 from approxmcmc.samplers.counted_model import CountedModel, counted_model
 from approxmcmc.targets.ising import exact as exact_lattice
 

@@ -12,7 +12,7 @@ from approxmcmc.acceptance.laws.probability import acceptance_probability
 from approxmcmc.bounds.distance import cells_of_states
 from approxmcmc.bounds.finite import grid_of_points
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.auxiliary_variable.matrix import _pairs
+from approxmcmc.samplers.auxiliary_variable.distribution import _pairs
 from approxmcmc.samplers.metropolis_hastings import distribution as of_decisions
 from tests.models import logistic, normal_mean
 from tests.unit.samplers.test_gibbs import with_a_nan

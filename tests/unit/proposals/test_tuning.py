@@ -10,7 +10,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.auxiliary_variable import langevin as noisy
-from approxmcmc.samplers.auxiliary_variable.estimated_drift import DriftState
+from approxmcmc.samplers.auxiliary_variable.langevin import DriftState
 from tests.models import logistic
 from tests.planting import plain
 

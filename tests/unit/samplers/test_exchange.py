@@ -18,7 +18,7 @@ from approxmcmc.errors import (
     SamplingWarning,
 )
 from approxmcmc.samplers.auxiliary_variable import program
-from approxmcmc.samplers.auxiliary_variable.estimated_drift import prior_gradient
+from approxmcmc.samplers.auxiliary_variable.langevin import prior_gradient
 from approxmcmc.samplers.auxiliary_variable.step import follow
 from tests.intractable import Family, five_values, ising_4x4
 from tests.models import normal_mean

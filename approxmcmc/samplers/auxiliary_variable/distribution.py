@@ -26,8 +26,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.contracts import TransitionMatrix
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.counted_model import CountedModel
+from approxmcmc.samplers.metropolis_hastings.distribution import decided
 
 LATTICE = 2048  # M, the number of steps of the lattice
 PAIRS_AT_ONCE = 512
@@ -220,6 +222,12 @@ class DrawsLaw(NamedTuple):
     def standard_deviation_of_ratio(self, log_a: np.ndarray) -> np.ndarray:
         """Return :func:`standard_deviation_of_ratio` at all pairs that can be proposed."""
         return standard_deviation_of_ratio(self.model, log_a, self.n_auxiliary, self.steps > 0.0)
+
+
+def transition_matrix(draws: DrawsLaw) -> TransitionMatrix:
+    """Return the transition matrix of the exchange sampler on a grid, from the distribution of its draws."""
+    accepted = acceptance_of_exchange(draws.model, draws.n_auxiliary, draws.steps > 0.0)
+    return decided(draws.steps, accepted, "lattice" if draws.error > 0.0 else "enumerate", draws.error)
 
 
 def refuse_inexact_draws(sampler: Any) -> None:
