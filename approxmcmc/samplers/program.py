@@ -73,13 +73,8 @@ class StepProgram(Program):
             streams,
             state,
             explain=lambda: self.explain_failure(state),
-            describe=lambda: self.tuned_values(state),
             **settings,
         )
-
-    def tuned_values(self, state: Any) -> Mapping[str, float]:
-        """Return the tuned values of a chain by name; none unless a program says so."""
-        return {}
 
     @abc.abstractmethod
     def explain_failure(self, state: Any) -> str:

@@ -16,7 +16,7 @@ and `clock`, a :class:`Clock`.
 
 import math
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -309,10 +309,3 @@ class WatchedChain(CompiledChain):
                 assign(self.state.proposed, self.state.theta)  # reported as the place where the check failed
                 return made - 1
         return made
-
-
-def names_recorded(counts: Iterable[str], values: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Return the names in `counts`, and those in `values`, each in the order of the columns of the records."""
-    count_names = set(counts)
-    value_names = set(values)
-    return [name for name in COUNT_NAMES if name in count_names], [name for name in VALUE_NAMES if name in value_names]

@@ -120,12 +120,9 @@ class AuxiliaryProgram(StepProgram):
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> Chain:
         """Start a chain at `theta`, inside the support of the prior."""
-        chain = self.chain(streams, self.new_state(theta.copy(), streams.order, n_tune))
+        state = self.new_state(theta.copy(), streams.order, n_tune)
+        chain = self.chain(streams, state, describe=lambda: self.describe(state.move))
         return AuditedChain(chain, self.likelihood) if self.audit_probability else chain
-
-    def tuned_values(self, state: AuxiliaryState) -> Mapping[str, float]:
-        """Return the tuned values of MOVE."""
-        return self.describe(state.move)
 
     def explain_failure(self, state: AuxiliaryState) -> str:
         """Return what was NaN: the log prior, or the estimated log ratio."""

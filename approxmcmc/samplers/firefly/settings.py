@@ -14,7 +14,8 @@ Reference: Maclaurin and Adams (2014), Firefly Monte Carlo: Exact MCMC with Subs
 import dataclasses
 import sys
 import time
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -23,16 +24,17 @@ from approxmcmc.contracts import (
     CompiledBound,
     CompiledTarget,
     Component,
-    DiscreteTarget,
     Proposal,
     ProposalSampler,
     Target,
 )
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.numerics import find_mode
+from approxmcmc.samplers.checks import check_continuous
 from approxmcmc.samplers.firefly.implicit_resampling import ImplicitResampling
 from approxmcmc.samplers.firefly.joint import Bright, false_bound
-from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, FireflyProgram, ZUpdate
+from approxmcmc.samplers.firefly.program import FireflyProgram
+from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, ZUpdate
 from approxmcmc.samplers.firefly.theta_update import JointTarget, metropolis_update, slice_update
 from approxmcmc.samplers.slice.settings import Slice
 from approxmcmc.targets.all_rows import AllRows
@@ -171,6 +173,11 @@ class Firefly(Component, ProposalSampler):
     z_update: Any = dataclasses.field(default_factory=ImplicitResampling)
     at: Any = None
 
+    scope: ClassVar[Mapping[str, str]] = {
+        "transition_matrix": "the next theta depends on which data are bright, too",
+        "coupling": "two chains would have to meet in the indicators of all data, too",
+    }
+
     def __post_init__(self) -> None:
         """Check that each setting has the right role."""
         if not isinstance(self.proposal, (Proposal, Slice)):
@@ -197,8 +204,7 @@ class Firefly(Component, ProposalSampler):
 
         `audit_every` is not used: nothing is audited.
         """
-        if isinstance(target, DiscreteTarget):
-            raise IncompatibleError(f"Firefly: {target!r} has discrete states; use Gibbs")
+        check_continuous(target, who="Firefly")
         point, mode_attrs = touching_point(target, self.bound, self.at)
         rows = AllRows(target)
         bound, bound_attrs = checked_bound(target, rows.compiled, self.bound, point)

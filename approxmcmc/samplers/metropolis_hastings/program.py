@@ -187,15 +187,12 @@ class MetropolisHastingsProgram(StepProgram):
         return self.chain(
             streams,
             state,
+            describe=lambda: self.proposal.describe(state.proposal),
             watch=self.test.watch,
             start_evaluations=evaluations,
             auditor=auditor if self.audits else None,
             fixed=() if moves_rows(order) else (*data, *order.rows),
         )
-
-    def tuned_values(self, state: MetropolisHastingsState) -> Mapping[str, float]:
-        """Return the tuned values of the proposal."""
-        return self.proposal.describe(state.proposal)
 
     def auditor_of(
         self,

@@ -4,15 +4,11 @@ Reference: Bouchard-Cote, Vollmer and Doucet (2018), The bouncy particle sampler
 chain Monte Carlo method, section 3 (the local form, whose factors here are Q and the rows).
 """
 
-import dataclasses
 import math
-from typing import Any
 
 import numpy as np
 
-from approxmcmc.contracts import Target
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.samplers.pdmp.program import PDMPProgram, ProcessSampler, checked_fit, checked_positive
 from approxmcmc.samplers.pdmp.split import LENGTH, N_SCALARS
 from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival, set_change
 
@@ -85,66 +81,3 @@ def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, sl
 
 
 BOUNCY = Dynamics(start, plan, turn, turn_by_row, norm=2)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class BouncyParticle(ProcessSampler):
-    r"""BPS, the bouncy particle sampler, with control variates: exact, without rejection, one row at an event.
-
-    Parameters
-    ----------
-    fit, spacing
-        As for :class:`ZigZag`; velocities are N(0, I) in whitened coordinates.
-    refresh_rate
-        Rate at which the velocity is redrawn; positive, because without redraws the process may stay on a circle.
-
-    Raises
-    ------
-    InvalidInputError
-        When a setting is not positive, `fit` is not a `Laplace`, or a bound does not hold at one of 8 draws of the fit.
-    IncompatibleError
-        As for :class:`ZigZag`.
-
-    Notes
-    -----
-    The energy is split as for :class:`ZigZag`. The velocity is reflected at the gradient of `Q` at the rate
-    :math:`\max(0, v' \nabla Q)`, and at :math:`a_i` at the rate :math:`\max(0, -v' \nabla r_i)`, whose bound is
-    proportional to :math:`|a_i| |v|`. Each factor leaves the posterior invariant, and so does their combination.
-
-    Guarantee and records: as for :class:`ZigZag`; ``events`` count refreshments, too.
-
-    References
-    ----------
-    Bouchard-Côté, Vollmer and Doucet (2018), section 3.
-
-    Examples
-    --------
-    >>> import approxmcmc as amc
-    >>> X, y = amc.datasets.synthetic_logistic(20_000, 3)
-    >>> target = amc.LogisticRegression(X, y)
-    >>> sampler = amc.samplers.BouncyParticle(amc.laplace(target), refresh_rate=1.0)
-    >>> trace = amc.sample(target, sampler, draws=500, tune=20, chains=1, random_seed=1, progressbar=False)
-    >>> bool(trace.sample_stats["events"].mean() > 1)
-    True
-    """
-
-    fit: Any
-    refresh_rate: float = 1.0
-    spacing: float = 1.0
-
-    def __post_init__(self) -> None:
-        """Check the settings."""
-        checked_fit(self.fit, who="BouncyParticle")
-        checked_positive(self.refresh_rate, "refresh_rate", who="BouncyParticle")
-        checked_positive(self.spacing, "spacing", who="BouncyParticle")
-
-    def build(self, target: Target, *, audit_every: int | str | None = None) -> PDMPProgram:
-        """Check the pairing, split the energy, compile; nothing is audited."""
-        return PDMPProgram(
-            target,
-            self.fit,
-            BOUNCY,
-            setting=float(self.refresh_rate),
-            spacing=float(self.spacing),
-            who="BouncyParticle",
-        )

@@ -1,56 +1,23 @@
-"""A process bound to a target: checks of settings, the parts shared by chains, and how a chain starts."""
-
-import math
-from typing import Any
+"""A process bound to a target: the split energy, which all chains share, and how a chain starts."""
 
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from approxmcmc.contracts import Component, Program, Sampler, Streams, Target
-from approxmcmc.contracts.records import AUDIT_COUNTS, CORE_COUNTS
+from approxmcmc.contracts import Streams, Target
 from approxmcmc.engine.checks import show
-from approxmcmc.errors import InvalidInputError
 from approxmcmc.numerics import Laplace
 from approxmcmc.samplers.pdmp.split import BOUNDS, CHECKS, ORDERS, RATE, ROUNDING, split
 from approxmcmc.samplers.pdmp.step import Dynamics, PDMPState, new_flight, pdmp_step, row_rate, slope_of
-from approxmcmc.sampling.chain import CompiledChain, compile_chain, names_recorded, new_clock
+from approxmcmc.samplers.program import StepProgram
+from approxmcmc.sampling.chain import CompiledChain, compile_chain
 from approxmcmc.targets.all_rows import AllRows
 
-
-def checked_fit(fit: Any, *, who: str) -> None:
-    """Raise unless the value is a normal approximation."""
-    if not isinstance(fit, Laplace):
-        raise InvalidInputError(
-            f"{who}: fit must be a normal approximation of the posterior such as amc.laplace(target), found {fit!r}"
-        )
-
-
-def checked_positive(value: Any, name: str, *, who: str) -> None:
-    """Raise unless the value is a positive, finite number."""
-    if isinstance(value, bool) or not (isinstance(value, (int, float)) and 0.0 < value < math.inf):
-        raise InvalidInputError(f"{who}: {name} must be positive and finite, found {value!r}")
-
-
-class ProcessSampler(Component, Sampler):
-    """Base class of piecewise deterministic processes; chains start at draws of `fit`, a normal approximation."""
-
-    fit: Any
-
-    def draw_start(self, rng: np.random.Generator) -> np.ndarray:
-        """Return a draw of the normal approximation."""
-        start: np.ndarray = self.fit.draw(rng)
-        return start
-
-    def why_not_invariant(self, target: Target) -> str:
-        """Return "": the process leaves the posterior invariant if the bounds hold; a run that sees one fail stops."""
-        return ""
-
-
-NOT_COUNTED = {"accepted", "likelihood_evaluations", "decision_rounds", *AUDIT_COUNTS}
+RECORDS = ("gradient_evaluations", "events", "row_events", "expected_reads")
+NOT_FILLED = ("accepted", "likelihood_evaluations", "decision_rounds")
 PREDICTION_DRAWS = 1000  # of the normal approximation
 
 
-class PDMPProgram(Program):
+class PDMPProgram(StepProgram):
     """A process bound to a target."""
 
     def __init__(
@@ -62,18 +29,15 @@ class PDMPProgram(Program):
         self.who = who
         self.split = split(target, fit, dynamics.norm, who=who)
         self.rows = AllRows(target)
-        self.count_names, self.value_names = names_recorded(
-            {*CORE_COUNTS, "gradient_evaluations", "events", "row_events"} - NOT_COUNTED,
-            {"perf_counter_diff", "expected_reads"},
-        )
         sizes = np.diff(self.split.first)
-        self.attrs = {
+        attrs = {
             "setup_mode_seconds": fit.seconds,
             "setup_mode_passes": fit.passes,
             "setup_expansion_passes": 1 + CHECKS,
             "setup_expected_reads": self.expected_reads(),
             **{f"setup_rows_of_order_{order}": int(sizes[order]) for order in range(ORDERS)},
         }
+        super().__init__(RECORDS, attrs, not_filled=NOT_FILLED)
         self.loop = compile_chain(pdmp_step(dynamics), self.new_state(fit.mode.copy(), 0))
 
     def expected_reads(self) -> float:
@@ -91,10 +55,7 @@ class PDMPProgram(Program):
         """Return the state of a chain at theta, before it has a velocity."""
         position = solve_triangular(self.split.cholesky, theta - self.split.center, lower=True)
         return PDMPState(
-            theta=theta,
-            proposed=theta.copy(),
-            log_density=np.full(1, math.nan),
-            clock=new_clock(n_tune),
+            **self.first_fields(theta, n_tune),
             flight=new_flight(position, self.split.curvature, self.setting),
             split=self.split,
             spacing=self.spacing,
@@ -102,15 +63,11 @@ class PDMPProgram(Program):
             weight=np.empty(1),
         )
 
-    def log_densities(self, thetas: np.ndarray) -> np.ndarray:
-        """Return log prior + log-likelihood on all data at each theta."""
-        return self.rows.log_densities(thetas)
-
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Start a chain at `theta` with a random velocity; nothing adapts, so tuning is burn-in."""
         state = self.new_state(theta.copy(), n_tune)
         self.dynamics.start(streams.start, state.flight)
-        return CompiledChain(self.loop, streams, state, explain=lambda: self.explain_failure(state))
+        return self.chain(streams, state)
 
     def explain_failure(self, state: PDMPState) -> str:
         """Return which row's slope is NaN, or larger than its bound, and where."""

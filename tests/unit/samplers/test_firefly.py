@@ -18,7 +18,7 @@ from approxmcmc.samplers.firefly import settings
 from approxmcmc.samplers.firefly.explicit_resampling import pick, redraw_dark
 from approxmcmc.samplers.firefly.implicit_resampling import automatic_q, brighten, go_bright_probability
 from approxmcmc.samplers.firefly.joint import JointDensity, false_bound, new_bright, write_gaps
-from approxmcmc.samplers.firefly.step import FireflyProgram
+from approxmcmc.samplers.firefly.program import FireflyProgram
 from approxmcmc.samplers.firefly.theta_update import JointTarget, is_inside, make_metropolis_move
 from approxmcmc.sampling.chain import FAILED, MOVED, STAYED
 from tests.models import logistic, normal_logprior, normal_mean
@@ -674,7 +674,8 @@ def test_a_move_out_of_the_support_is_refused_whatever_the_proposal(log_q_ratio)
 def explained(log_prior):
     """Return what a program says of a theta with this log prior, where its bound holds."""
     joint = types.SimpleNamespace(log_prior=lambda theta: log_prior)
-    return FireflyProgram.explain_failure(types.SimpleNamespace(joint=joint, false_bound=lambda theta: ""), THETA)
+    program = types.SimpleNamespace(joint=joint, false_bound=lambda theta: "")
+    return FireflyProgram.explain_failure(program, types.SimpleNamespace(proposed=THETA))
 
 
 @pytest.mark.parametrize(
