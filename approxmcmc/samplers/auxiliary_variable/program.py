@@ -89,7 +89,7 @@ class AuxiliaryProgram(StepProgram):
         audited = decides and audit_every is not None and self.likelihood.is_known(start)
         if audited and isinstance(audit_every, str):
             audit_every = self.likelihood.audit_every(start)
-        attrs = {"n_obs": n_obs, "audit_every": 0}
+        attrs: dict[str, Any] = {"n_obs": n_obs, "audit_every": 0}
         if audited:  # decisions of the exact sampler with one auxiliary draw differ from the exact ratio's, too
             attrs["wrong_decisions_note"] = "noise, not bias"
         super().__init__({"acceptance_rate", *records}, attrs, audited=audited, audit_every=audit_every)
