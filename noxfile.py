@@ -106,10 +106,10 @@ PLAIN = [
 UNMARKED = "not statistical and not bench and not faults"
 COMPILED = "tests/oracle/test_textbook.py"  # compares with NumPy; the main Python compiles every family of samplers
 
-# What `tests` runs: the folders without compilation, then what needs the compiler and one chain of each kind of kernel.
+# What `tests` runs: these folders without compilation, then one chain of each kind of kernel, compiled.
 SHORT = ["tests/contracts", "tests/unit", "tests/oracle", "tests/studies"]
 SHORT_PLAIN = f"{UNMARKED} and not thorough"
-SHORT_COMPILED = f"(needs_jit or core) and not recompiles and {SHORT_PLAIN}"
+SHORT_COMPILED = f"core and {SHORT_PLAIN}"
 
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
@@ -154,9 +154,8 @@ def reproduce(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run one check of each thing, in some minutes: what a contributor runs before a commit.
 
-    These are the contracts, and unit, oracle and study tests without the mark `thorough`: without compilation, and
-    compiled where they need the compiler or are marked `core`. Options after ``--`` go to pytest and replace these
-    choices.
+    These are the contracts, and unit, oracle and study tests without the mark `thorough`, all without compilation; then
+    those marked `core`, compiled. Options after ``--`` go to pytest and replace these choices.
     """
     _install(session, "--extra", "studies", "--group", "test")
     if session.posargs:

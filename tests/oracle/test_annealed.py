@@ -46,12 +46,14 @@ class TestChains:
 
     TEST = SequentialTTest(batch_size=30)
 
+    @pytest.mark.thorough
     def test_epsilon_zero_is_the_exact_test(self):
         annealed_trace, exact = draw(AnnealedEpsilon((0.0,), (), self.TEST)), draw(ExactTest())
         np.testing.assert_array_equal(annealed_trace.posterior["beta"], exact.posterior["beta"])
         for name in ("datapoints_touched", "decision_rounds"):
             np.testing.assert_array_equal(annealed_trace.sample_stats[name], exact.sample_stats[name])
 
+    @pytest.mark.thorough
     @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
     def test_an_epoch_that_outlasts_the_run_is_the_sequential_test(self):
         one = draw(AnnealedEpsilon((0.1, 0.0), (1000,), self.TEST))
@@ -59,6 +61,7 @@ class TestChains:
         np.testing.assert_array_equal(one.posterior["beta"], other.posterior["beta"])
         np.testing.assert_array_equal(one.sample_stats["datapoints_touched"], other.sample_stats["datapoints_touched"])
 
+    @pytest.mark.thorough
     @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
     def test_epochs_change_where_they_should(self):
         test = AnnealedEpsilon((0.2, 0.05, 0.0), (30, 25), self.TEST)
@@ -72,6 +75,7 @@ class TestChains:
         np.testing.assert_array_equal(thinned, [0.2] * 3 + [0.05] * 2 + [0.0] * 4)  # of the draw's last step
         np.testing.assert_array_equal(draw(test, tune=30, draws=30).sample_stats["epsilon"][0][:25], [0.05] * 25)
 
+    @pytest.mark.thorough
     @pytest.mark.recompiles
     @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")
     def test_untested_steps_are_those_without_a_test(self):
@@ -104,6 +108,7 @@ class TestChains:
         np.testing.assert_array_equal(advance(late.start(path[29], again, 0), 60), path[30:])
         assert (np.diff(path[:30], axis=0) != 0.0).all() and (np.diff(path[30:], axis=0) == 0.0).any()
 
+    @pytest.mark.thorough
     @pytest.mark.recompiles
     def test_untested_steps_compute_no_density_ratio(self):
         """SGLD: one gradient for each datum of a minibatch while nothing is tested, two from then on."""
@@ -120,6 +125,7 @@ class TestChains:
         )
         np.testing.assert_array_equal(trace.posterior["beta"][:, :10], free.posterior["beta"][:, :10])
 
+    @pytest.mark.thorough
     def test_audits_tell_untested_draws(self):
         """Of an untested step the acceptance probability is 1, whatever alpha is; of an exact one it is alpha."""
         wide = MetropolisHastings(RandomWalk(0.5), AnnealedEpsilon((0.0,), (), self.TEST, untested=300))
@@ -132,6 +138,7 @@ class TestChains:
         np.testing.assert_allclose(error[early], 1.0 - alpha[early], atol=1e-12)
         np.testing.assert_allclose(error[late], 0.0, atol=1e-9)
 
+    @pytest.mark.thorough
     def test_steps_out_of_the_support_have_no_epsilon_and_are_expected_nothing_of(self):
         """The prior alone refuses them; an audit of such a draw proposes anew, and may well reach the test."""
         stats = draw(AnnealedEpsilon((0.1, 0.0), (60,), self.TEST), audit_every=1).sample_stats.dataset
@@ -219,12 +226,14 @@ def fixed(budget: float) -> dict[float, float]:
     return {epsilon: predicted([(epsilon, round(budget / arm(epsilon).cost))]) for epsilon in EPSILONS}
 
 
+@pytest.mark.thorough
 def test_the_kernels_are_those_of_the_published_table():
     for epsilon, bias, variance, cost in ((0.001, 0.00908, 9.254, 0.7735), (0.05, 0.57226, 29.207, 0.4291)):
         found = arm(epsilon)
         np.testing.assert_allclose([found.bias, found.variance, found.cost], [bias, variance, cost], rtol=5e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("budget", "published"), [(1e2, 0.799), (1e4, 0.890), (1e6, 0.999)])
 def test_annealed_risk_with_known_ingredients(budget, published):
     """Within 10 % of the best fixed epsilon at the final time, and never 2 % worse than exact: exact to rounding.
@@ -263,6 +272,7 @@ def pilot(rng, steps: int) -> Ingredients:
     )
 
 
+@pytest.mark.thorough
 def test_ingredients_of_a_long_pilot_are_the_true_ones():
     """One exact chain tells bias and variance of every epsilon; 20000 steps leave 4 % of statistical error."""
     found, true = pilot(np.random.default_rng(3), 20_000), ingredients()
@@ -272,6 +282,7 @@ def test_ingredients_of_a_long_pilot_are_the_true_ones():
     np.testing.assert_allclose(found.cost[:4], true.cost[:4], rtol=0.05)  # of decisions that the exact chain faces
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("budget", "steps"), [(1e4, 150), (1e5, 600), (1e6, 600)], ids=["1e4", "1e5", "1e6"])
 def test_annealed_risk_with_estimated_ingredients(budget, steps):
     """Pilots of 150 steps at a budget of 1e4, of 600 beyond, paid from the budget: mean over pilots, and each of them.
@@ -297,6 +308,7 @@ def test_batch_means_know_the_variance_of_an_autoregression(rng):
     assert float(batch_variance(chain)[0]) == pytest.approx(9.0, rel=0.4)
 
 
+@pytest.mark.thorough
 def test_a_plan_from_a_real_pilot():
     target = logistic(2000, 2)
     plan = plan_annealing(target, proposal=RandomWalk(0.05), cost="data", n_pairs=150, tune=50, random_seed=3)
@@ -321,6 +333,7 @@ def test_a_plan_from_a_real_pilot():
             annealing_schedule(known._replace(**{name: np.array(wrong)}))
 
 
+@pytest.mark.thorough
 def test_a_pilot_that_hardly_moves_is_reported():
     with pytest.warns(SamplingWarning, match="hardly forgets its start"):
         plan_annealing(

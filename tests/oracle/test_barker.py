@@ -85,6 +85,7 @@ def test_chains_equal_the_textbook(case):
     assert not differs(case)
 
 
+@pytest.mark.thorough
 def test_the_cases_stop_early_and_late():
     _, read = textbook_chain(random_walk(0.15), batch_size=37, target_variance=0.1)
     assert {37, 74, 100} == set(read.tolist())
@@ -132,6 +133,7 @@ BUGS = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_seen(bug, monkeypatch):
     wrong, case = BUGS[bug]
@@ -181,6 +183,7 @@ def averaged_over_noise(delta: float, s: float, target_variance: float = 1.0) ->
     return total
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("s", [0.01, 0.1, 0.3, 0.7, 0.99])
 @pytest.mark.parametrize("delta", [-6.0, -1.0, 0.0, 0.5, 1.0, 3.0])
 def test_normal_noise_leaves_only_the_error_of_the_correction(delta, s):
@@ -217,6 +220,7 @@ def test_a_variance_just_below_the_target_is_a_step():
 # --- the exact partner ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("proposal", "settings"),
     [

@@ -254,11 +254,13 @@ class TestModesThatChainsSeldomLeave:
     def test_no_estimate_is_made(self):
         assert not {"small", "biased"} & set(self.verdicts())
 
+    @pytest.mark.thorough
     def test_without_the_rule_some_are(self, monkeypatch):
         monkeypatch.setattr(verdict, "SIGHTINGS", 0)
         assert "small" in self.verdicts()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("shift", "expected"), [(0.0, "small"), (0.3, "biased")])
 def test_verdicts_where_chains_forget_soon(shift, expected):
     """4000 audits of 10 000 draws tell a mean to .025 sd: .1 lies 3 errors off in either case."""

@@ -69,6 +69,7 @@ TABLE = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", TABLE)
 def test_the_canonical_table(epsilon):
     target, grid, T = canonical()
@@ -84,6 +85,7 @@ def test_the_canonical_table(epsilon):
     assert T_hat.attrs["label"] == "heuristic"
 
 
+@pytest.mark.thorough
 def test_the_canonical_exact_chain():
     target, grid, T = canonical()
     found = bounds.exact(T, T)
@@ -100,6 +102,7 @@ def test_the_canonical_exact_chain():
     assert factor == pytest.approx(9.0735, abs=1e-4)
 
 
+@pytest.mark.thorough
 def test_the_bound_with_delta_max_is_vacuous_from_5_percent_on():
     target, grid, T = canonical()
     for epsilon, value, label in ((0.01, 0.375, "rigorous"), (0.05, None, "vacuous")):
@@ -113,6 +116,7 @@ def test_the_bound_with_delta_max_is_vacuous_from_5_percent_on():
 # --- fields and networks: enumeration, all digits ---
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("n", "scale", "one", "two"),
     [(8, 0.3, 0.976161, 0.510798), (8, 0.1, 0.627177, 0.083085), (6, 0.3, 0.898325, 0.384982)],
@@ -135,6 +139,7 @@ def test_the_alarm_network():
     assert sorted(abs(np.linalg.eigvals(T.values)))[-2] == pytest.approx(0.687525, abs=5.1e-7)
 
 
+@pytest.mark.thorough
 def test_theorem_2_needs_sweeps():
     field = amc.targets.BinaryMRF.random_triples(6, 0.3, 0)
     sampler = amc.Gibbs(amc.SequentialTTest(0.1, 5))
@@ -198,6 +203,7 @@ def kernel_of(n, n_auxiliary):
     return matrix, acceptance
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_the_ising_fixture():
     n, (grid, proposal, _, _) = 241, ising(241)
@@ -222,6 +228,7 @@ def test_the_ising_fixture():
         assert float(one_step["delta"]) == pytest.approx(wanted, abs=1e-4)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(("count", "tv", "delta"), [(5, 0.0066, 0.0561), (20, 0.0047, 0.0256), (100, 0.0017, 0.0091)])
 def test_the_ising_fixture_with_many_draws(count, tv, delta):
@@ -333,6 +340,7 @@ def stochastic(n, rng, sharpness):
     return rng.dirichlet(np.full(n, sharpness), size=n)
 
 
+@pytest.mark.thorough
 @given(
     n=st.integers(2, 7),
     seed=st.integers(0, 2**32 - 1),
@@ -362,6 +370,7 @@ TESTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("test", TESTS)
 @given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0.05, 1.5))
 @settings(max_examples=8, deadline=None, derandomize=True)

@@ -146,6 +146,7 @@ PROPOSAL_BUGS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", PROPOSAL_BUGS)
 def test_planted_bugs_in_proposals_are_seen(bug, monkeypatch):
     wrong, case = PROPOSAL_BUGS[bug]
@@ -300,6 +301,7 @@ def test_planted_bugs_in_the_expansion_are_seen(bug, monkeypatch):
     assert worst_difference(model, any_point(model)) > 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 @pytest.mark.parametrize("at", ["mode", CENTER + 0.5], ids=["mode", "anywhere"])
 def test_an_exact_chain_is_the_plain_targets_chain(at):
@@ -383,6 +385,7 @@ def test_residuals_of_many_data_are_right_to_rounding():
         assert np.abs(exact).max() > 1e-6  # far above the rounding
 
 
+@pytest.mark.thorough
 def test_data_per_decision_do_not_grow_with_n():
     """tau_r falls like 1 / N: var r / var l of one model at N and 10 N differ by about 100, the square."""
     few, many = (ControlVariate(logistic(n, DIM)) for n in (1000, 10_000))

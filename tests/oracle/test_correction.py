@@ -21,6 +21,7 @@ def distance(law: CorrectionDistribution) -> float:
 
 
 # Values of methods F.2, rounded up.
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("sigma", "error"), [(0.1, 1.1e-7), (0.5, 3.9e-8), (0.8, 1.9e-8), (0.9, 2e-9), (1.0, 5.5e-8), (1.1, 1.5e-6),
                          (1.2, 1.7e-5), (1.5, 1.7e-3)],
@@ -45,6 +46,7 @@ def test_least_squares_at_unit_variance():
     assert correction_distribution(1.0, "nnls").sup_error == pytest.approx(7.3e-8, rel=0.01)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("regularisation", "error"), [(1.0, 6.8e-4), (0.1, 6.9e-4), (0.01, 1.2e-3)])
 def test_clipped_ridge_is_ten_thousand_times_worse(regularisation, error):
     """A quarter of the 2001 points of methods F.2: weights are 4 times as large, residuals a quarter as many."""
@@ -53,6 +55,7 @@ def test_clipped_ridge_is_ten_thousand_times_worse(regularisation, error):
     assert law.sup_error > 1e4 * correction_distribution(1.0).sup_error
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sigma", "regularisation", "error"),

@@ -157,10 +157,12 @@ def by_sites(rule):
 class TestSingleSite:
     """Metropolis-Hastings one site at a time."""
 
+    @pytest.mark.thorough
     def test_either_chain_keeps_its_law(self, rule):
         _, P, law = by_sites(rule)
         has_the_laws_of(P, law)
 
+    @pytest.mark.thorough
     def test_the_identity(self, rule):
         points, P, law = by_sites(rule)
         approximate = amc.acceptance.MinibatchBarker(1.0, 2) if rule == "barker" else amc.SequentialTTest(0.4, 2)
@@ -186,6 +188,7 @@ class TestSingleSite:
             assert met == pytest.approx(most, abs=1e-13) if points[:, site].max() == 1 else met <= most + 1e-13
 
 
+@pytest.mark.thorough
 def test_a_threshold_shared_by_chains_that_trade_places_keeps_them_apart(monkeypatch):
     """By Barker's rule two chains that differ in one binary site meet at once with 1 - u, and seldom with u."""
     mirrored = by_sites("barker")[2][0, 1].trace()

@@ -25,6 +25,7 @@ def designed(**settings):
     return design_for_pairs(PAIRS, n_obs=10_000, error=0.02, weights=WEIGHTS, **settings)
 
 
+@pytest.mark.thorough
 def test_published_epsilons_of_three_batch_sizes():
     """Published: .0059, .0081, .0134 and .738, .733, .730, from errors of the table that are good to half a per cent.
 
@@ -37,6 +38,7 @@ def test_published_epsilons_of_three_batch_sizes():
     np.testing.assert_allclose(table["error"], 0.02, rtol=1e-3)
 
 
+@pytest.mark.thorough
 def test_published_boundaries_of_wang_and_tsiatis():
     """Published at a mean error that is good to half a per cent, which is worth 0.001 of the data here."""
     found = designed(batch_sizes=[500], boundaries="wang_tsiatis", thresholds="normal")
@@ -68,6 +70,7 @@ def test_a_finer_batch_is_never_forced_on_few_data():
 
 
 class TestPilot:
+    @pytest.mark.thorough
     def test_pairs_are_those_of_the_target(self):
         """A residual target has the log ratios of the plain one, and far smaller scales."""
         plain = logistic(1000, 2)
@@ -79,6 +82,7 @@ class TestPilot:
         assert (residual.tau < 0.2 * pairs.tau).all()
         assert pairs.likelihood_evaluations == (4 + 20 + 40) * 1000  # the start, a pass per step, and the rise
 
+    @pytest.mark.thorough
     def test_the_pilot_is_the_exact_sampler(self):
         """Its states follow the posterior: N((4 + sum x) / (4 + n), 1 / (4 + n)), at 5 standard errors."""
         target = normal_mean(30)
@@ -130,6 +134,7 @@ class TestPilot:
         with pytest.raises(InvalidInputError, match=match):
             design_test(normal_mean(), proposal=RandomWalk(0.1), **settings)
 
+    @pytest.mark.thorough
     def test_a_pilot_that_still_climbs_is_reported(self):
         """Far from the mode steps of 0.002 only climb, and an epsilon that is far too large looks good enough."""
         target, walk = logistic(3000, 2), RandomWalk(0.002)
@@ -143,6 +148,7 @@ class TestPilot:
         )
         assert settled.test.epsilon < 0.1
 
+    @pytest.mark.thorough
     def test_the_designed_test_does_in_a_chain_what_was_predicted(self):
         """Data used, and wrong accepts less wrong rejects, agree within 5 standard errors of pilot and chain.
 

@@ -130,6 +130,7 @@ def test_normaliser_with_three_stars_and_isolates():
         assert found == pytest.approx(brute_force(n, theta, names), abs=1e-12)
 
 
+@pytest.mark.thorough
 def test_independent_edges_of_sixteen_nodes():
     assert florentine(prior_scale=1.0).log_normalizer([-1.0, 0.0]) == pytest.approx(120 * math.log1p(math.exp(-1)))
 
@@ -141,6 +142,7 @@ SIXTEEN = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("theta", "printed", "means"), SIXTEEN)
 def test_normalisers_and_means_of_sixteen_nodes(theta, printed, means):
     """Means by central differences of log Z, whose error is about 1e-6 here."""
@@ -151,6 +153,7 @@ def test_normalisers_and_means_of_sixteen_nodes(theta, printed, means):
     assert (log_z[1::2] - log_z[2::2]) / (2 * h) == pytest.approx(means, abs=6e-4)
 
 
+@pytest.mark.thorough
 def test_an_elimination_survives_extreme_parameters():
     """The complete graph has all the weight: log Z = 120 theta_1 + 1680 theta_2, far beyond the largest double."""
     assert florentine(prior_scale=1.0).log_normalizer([5.0, 2.0]) == pytest.approx(120 * 5 + 1680 * 2, abs=1e-6)
@@ -201,6 +204,7 @@ def test_planted_bugs_in_exact_draws_are_found():
     assert distance_of_exact_draws(flat.simulator(), [-0.6, 0.25]) > 1e-2
 
 
+@pytest.mark.thorough
 def test_the_posterior_of_a_small_graph_by_two_ways():
     """Enumeration and elimination give the same density: nothing of one is used by the other."""
     graph = florentine_business().adjacency[2:8, 2:8]

@@ -128,6 +128,7 @@ def test_an_exact_sum_for_some_pairs_keeps_it():
     assert_exact(transition_matrix(accept))
 
 
+@pytest.mark.thorough
 def test_more_reads_bring_the_acceptance_of_all_data():
     """TunaMH: the loss falls with chi; the Poisson test loses less than TunaMH with chi = 0 at equal reads."""
     pairs = list(itertools.permutations(range(STATES), 2))
@@ -149,6 +150,7 @@ def test_a_bound_that_is_too_small_is_seen(name):
     assert np.abs(stationary(matrix) - POSTERIOR).max() > 1e-3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RATES)
 def test_a_forgotten_surrogate_is_seen(name):
     rate, chi = RATES[name]
@@ -343,7 +345,13 @@ def largest_move(whitened, power):
     return -optimize.minimize_scalar(lambda a: -move(a), bounds=around, method="bounded", options={"xatol": 1e-10}).fun
 
 
-@pytest.mark.parametrize("name", ["poisson", *(pytest.param(k, marks=pytest.mark.recompiles) for k in [*TESTS][1:])])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("poisson", marks=pytest.mark.core),
+        *(pytest.param(k, marks=pytest.mark.recompiles) for k in [*TESTS][1:]),
+    ],
+)
 def test_chains_are_those_of_the_textbook(name):
     """Some decisions are on counts, of none to many rows, some on all data."""
     test, rate, chi, delayed = TESTS[name]

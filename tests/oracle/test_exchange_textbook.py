@@ -118,6 +118,12 @@ def estimate(rng, theta, data):
     return -0.5 * (theta[0] - data[0][0]) ** 2 + 0.8 * rng.standard_normal() - 0.32
 
 
+def estimate_ratio(rng, theta, proposed, data):
+    """Return a log-normal estimate of the ratio of likelihoods, unbiased."""
+    ratio = 0.5 * (theta[0] - data[0][0]) ** 2 - 0.5 * (proposed[0] - data[0][0]) ** 2
+    return ratio + 0.8 * rng.standard_normal() - 0.32
+
+
 def kept_estimates(own, memory, theta, proposed):
     memory["proposed"] = estimate(own.order, [proposed], ([1.0],))
     return memory["proposed"] - memory["kept"]
@@ -126,6 +132,10 @@ def kept_estimates(own, memory, theta, proposed):
 def both_estimates(own, memory, theta, proposed):
     here = estimate(own.order, [theta], ([1.0],))
     return estimate(own.order, [proposed], ([1.0],)) - here
+
+
+def estimated_ratio(own, memory, theta, proposed):
+    return estimate_ratio(own.order, [theta], [proposed], ([1.0],))
 
 
 def textbook(move, ratio, exact, keep):
@@ -157,11 +167,20 @@ def textbook(move, ratio, exact, keep):
 
 
 @functools.cache
-def estimated():
-    return amc.targets.EstimatedLikelihood(
-        estimate, lambda theta: -0.125 * theta[0] ** 2, dim=1, data=np.array([1.0]),
+def estimated(kind, estimator):
+    return kind(
+        estimator, lambda theta: -0.125 * theta[0] ** 2, dim=1, data=np.array([1.0]),
         log_likelihood=lambda theta: -0.5 * (theta[0] - 1.0) ** 2,
     )  # fmt: skip
+
+
+def target_of(sampler):
+    """Return the target that a sampler needs, and its log-likelihood."""
+    if isinstance(sampler, amc.samplers.PseudoMarginal):
+        return estimated(amc.targets.EstimatedLikelihood, estimate), NORMAL
+    if isinstance(sampler, amc.samplers.NoisyMetropolisHastings):
+        return estimated(amc.targets.EstimatedRatio, estimate_ratio), NORMAL
+    return five_values(), log_likelihood
 
 
 def carry(memory):
@@ -188,18 +207,18 @@ CASES = {
     "noisy MALA": (amc.samplers.MALAExchange(STEP_SIZE, True, 3), there_and_back, reused_ratio, carry),
     "GIMH": (amc.samplers.PseudoMarginal(WALK), random_walk, kept_estimates, carry_kept),
     "MCWM": (amc.samplers.PseudoMarginal(WALK, refresh=True), random_walk, both_estimates, None),
+    "noisy ratio": (amc.samplers.NoisyMetropolisHastings(WALK), random_walk, estimated_ratio, None),
 }  # fmt: skip
 
 
 def differs(case):
     sampler, move, ratio, keep = CASES[case]
-    of_estimates = isinstance(sampler, amc.samplers.PseudoMarginal)
-    target = estimated() if of_estimates else five_values()
+    target, exact = target_of(sampler)
     trace = amc.sample(
         target, sampler, draws=STEPS, tune=0, chains=1, random_seed=SEED, initvals=np.array([START]),
         audit_every=AUDIT_EVERY, progressbar=False,
     )  # fmt: skip
-    draws, audits, wrong = textbook(move, ratio, NORMAL if of_estimates else log_likelihood, keep)
+    draws, audits, wrong = textbook(move, ratio, exact, keep)
     stats = trace.sample_stats
     found = [int(stats[name].sum()) if name in stats else 0 for name in ("decisions_audited", "wrong_decisions")]
     [values] = trace.posterior["theta"].values
@@ -207,11 +226,10 @@ def differs(case):
 
 
 RECOMPILED = ("noisy exchange", "refreshed", "noisy MALA")  # settings of samplers whose other cases are compiled
+MARKS = dict.fromkeys(RECOMPILED, pytest.mark.recompiles) | {"exchange": pytest.mark.core}
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.recompiles if case in RECOMPILED else ()) for case in CASES]
-)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=MARKS.get(case, ())) for case in CASES])
 def test_chains_equal_the_textbook(case):
     assert not differs(case)
 
@@ -312,6 +330,7 @@ def test_plain_python_equals_the_textbook(case, monkeypatch):
     assert not differs(case)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_seen(bug, monkeypatch):
     wrong, case = BUGS[bug]

@@ -242,6 +242,7 @@ def test_the_marginal_of_theta_is_the_posterior():
     assert bright == pytest.approx(0.062425, abs=5e-7)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("bug", "tv", "bright"), [(REVIEW_RATIO, 3.1e-4, 0.061518), (IN_PLACE, 9.4e-4, 0.064499)],
     ids=["the review's ratio", "loops in place"],
@@ -286,7 +287,7 @@ def differs(name, steps=120, q=0.1):
     return not (np.array_equal(draws, expected) and all(map(np.array_equal, ours, records)))
 
 
-@pytest.mark.parametrize("name", ["tuned", "untuned", "robust", "softmax"])
+@pytest.mark.parametrize("name", [pytest.param("tuned", marks=pytest.mark.core), "untuned", "robust", "softmax"])
 @pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "plain"])
 def test_chains_equal_numpy_draw_for_draw(name, compiled, monkeypatch):
     if not compiled:
@@ -349,6 +350,7 @@ BUGS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_seen(bug, monkeypatch):
     plant(monkeypatch, RIGHT | BUGS[bug])

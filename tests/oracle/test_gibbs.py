@@ -72,7 +72,9 @@ def differs(case: str) -> bool:
     return not (np.array_equal(trace.posterior["x"].values[0], draws) and same_read)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.core if case == "sequential" else ()) for case in CASES]
+)
 def test_chains_equal_the_textbook(case):
     assert not differs(case)
 
@@ -129,6 +131,7 @@ def test_the_plain_chain_without_a_bug_equals_the_textbook(case, monkeypatch):
     assert not differs(case)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_seen(bug, monkeypatch):
     wrong, case = BUGS[bug]

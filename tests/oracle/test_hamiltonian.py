@@ -250,6 +250,7 @@ def test_the_corrected_step_leaves_the_posterior_invariant():
     assert bias() < 1e-10
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", ["not turned", "heat", "temperature"])
 def test_without_its_parts_it_does_not(bug):
     assert bias(bug) > 1e-3

@@ -65,6 +65,7 @@ def log_posterior(compiled, theta):
     return compiled.log_prior(theta) + full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs).sum()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [2, 0])
 @pytest.mark.parametrize("name", EACH)
 def test_prior_and_terms_add_up_to_the_same_posterior_whatever_rows_are_always_read(name, order):
@@ -120,6 +121,7 @@ def test_averaged_coefficients_are_means_over_the_normal_law_of_the_predictor():
         np.testing.assert_allclose(split._numbers[i], [slope - bend * eta[i], 0.5 * bend], rtol=0.0, atol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("at", ["mode", "pilot"])
 def test_averaged_control_variates_leave_the_posterior_and_less_variance(at):
     target = logistic(2000, 5)
@@ -277,6 +279,7 @@ def overdispersed_counts():
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_a_category_of_zeros_is_a_wall_of_overdispersed_counts_and_the_posterior_stays(monkeypatch):
     """Negative binomial: four rows without an event make a wall, as four successes do."""
@@ -357,6 +360,7 @@ def two_directions(surrogate, moves, log_step):
     return surrogate.new_state(Directions(*directions), moves.length, log_step)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kernel", "bug"), OF_KERNELS)
 def test_one_transition_leaves_the_surrogate_invariant(kernel, bug):
     """Draws of S stay draws of S. Kolmogorov's test on 3000 of them rejects with p < 1e-6: a false fail in 10^6.
@@ -380,6 +384,7 @@ def test_one_transition_leaves_the_surrogate_invariant(kernel, bug):
     assert (p > 1e-6) == (bug == "none"), p
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kernel", "forgets"), [("mala", False), ("mala", True), ("walk", False)])
 def test_a_single_step_is_the_textbooks(kernel, forgets):
     """Where it goes, and by which ratio it is judged, with both densities of the proposal written out.
@@ -478,6 +483,7 @@ def test_gaussian_rows_are_all_light():
     assert split.compile_surrogate("hmc+walls").normal_law is not None
 
 
+@pytest.mark.thorough
 def test_most_rows_influential_are_all_rows_and_a_warning():
     """A column for each row: every row has a parameter of its own."""
     target = amc.targets.LogisticRegression(np.eye(30) * 5.0, np.arange(30) % 2, prior_scale=3.0)

@@ -47,6 +47,7 @@ def as_printed(value: float, printed: str) -> bool:
     return f"{value:.{len(printed.partition('.')[2])}f}" == printed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("side", "theta", "log_z", "mean", "variance"), PRINTED)
 def test_normalisers_and_moments_to_the_printed_digits(side, theta, log_z, mean, variance):
     assert as_printed(log_normalizer(theta, side, side), log_z)
@@ -59,6 +60,7 @@ def counts_by_statistic(rows, columns):
     return {n_pairs(rows, columns) - 2 * k: round(count) for k, count in enumerate(counts) if count}
 
 
+@pytest.mark.thorough
 def test_the_mean_is_the_derivative_of_log_z():
     """The last digit of E s at 16 x 16, theta = 0.4: a difference at h is off by Var's curvature times h^2 / 6."""
     slopes = [(log_normalizer(0.4 + h, 16, 16) - log_normalizer(0.4 - h, 16, 16)) / (2 * h) for h in (1e-3, 2e-3)]
@@ -87,6 +89,7 @@ def test_normaliser_and_moments_of_oblong_lattices(shape, theta):
     assert moments(theta, *shape) == pytest.approx((mean, weights @ (s - mean) ** 2 / weights.sum()), abs=1e-11)
 
 
+@pytest.mark.thorough
 def test_recursion_and_counts_agree_on_ten_by_ten():
     s = 180.0 - 2.0 * np.arange(181)
     for theta in (0.2, 0.44, 0.8):
@@ -216,6 +219,7 @@ def test_posterior_of_a_four_by_four_lattice():
     assert f"{np.sqrt(density @ (theta - mean) ** 2 / density.sum()):.8f}" == "0.17009280"
 
 
+@pytest.mark.thorough
 def test_the_exact_posterior_serves_as_gold_standard():
     """Against quadrature of another kind."""
     rng = np.random.default_rng(0)

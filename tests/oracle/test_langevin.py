@@ -68,11 +68,10 @@ CASES = {
 
 
 RECOMPILED = ("ULA", "SGLD, sequential test", "SGLD, falling step, control variates, diagonal", "corrected SGLD")
+MARKS = dict.fromkeys(RECOMPILED, pytest.mark.recompiles) | {"SGLD": pytest.mark.core}
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.recompiles if case in RECOMPILED else ()) for case in CASES]
-)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=MARKS.get(case, ())) for case in CASES])
 def test_chains_equal_the_textbook(case):
     proposal, test, propose, decide = CASES[case]
     sampler, start = amc.MetropolisHastings(proposal, test), np.array([0.5, 0.1])

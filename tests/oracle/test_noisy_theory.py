@@ -38,6 +38,7 @@ def errors(n_auxiliary, n_points):
 # --- lemma 3.1, corollary 2.3, theorem 3.2 ---
 
 
+@pytest.mark.thorough
 def test_the_digits_of_the_fixture():
     found = errors(1, 241)
     largest = {name: float(found[name].max()) for name in ("delta", "mean_flip", "mean_error", "lemma_3_1")}
@@ -48,6 +49,7 @@ def test_the_digits_of_the_fixture():
     assert largest["delta"] == pytest.approx(0.1248, abs=5e-5)
 
 
+@pytest.mark.thorough
 def test_lemma_3_1_at_a_hundred_draws():
     """0.0091 and 1439, on 31 points: the sums over the grid are integrals, and it matters little."""
     found = errors(100, 31)
@@ -56,6 +58,7 @@ def test_lemma_3_1_at_a_hundred_draws():
     assert found["delta"].attrs["label"] == "one-sided" and found["lemma_3_1"].attrs["label"] == "rigorous"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_auxiliary", [1, 2, 5, 100])
 def test_each_inequality_of_the_theory_holds_at_every_start(n_auxiliary):
     found = errors(n_auxiliary, 31)

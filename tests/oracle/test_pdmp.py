@@ -204,6 +204,7 @@ def test_a_rate_that_is_never_positive_has_no_arrival(rate, growth):
     assert plain(step.arrival)(rate, growth, 0.5) == np.inf
 
 
+@pytest.mark.core
 def test_a_chain_on_one_row_equals_the_textbook():
     X, y = np.array([[1.5]]), np.array([1.0])
     target = amc.targets.LogisticRegression(X, y, prior_scale=2.0)

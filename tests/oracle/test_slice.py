@@ -73,7 +73,13 @@ def library(test, *, steps, max_steps, directions):
     return draws, dict(zip(COUNT_NAMES, counts.T, strict=True)), dict(zip(VALUE_NAMES, values.T, strict=True))
 
 
-@pytest.mark.parametrize("directions", ["sphere", pytest.param("coordinates", marks=pytest.mark.recompiles)])
+@pytest.mark.parametrize(
+    "directions",
+    [
+        pytest.param("sphere", marks=pytest.mark.core),
+        pytest.param("coordinates", marks=[pytest.mark.recompiles, pytest.mark.thorough]),
+    ],
+)
 def test_with_the_exact_test_it_equals_the_textbook(directions):
     settings = {"steps": 300, "max_steps": 4, "directions": directions}
     draws, counts, values = library(amc.ExactTest(), **settings)
@@ -86,6 +92,7 @@ def test_with_the_exact_test_it_equals_the_textbook(directions):
     np.testing.assert_allclose(values["lp"], log_density, rtol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_with_the_sequential_test_it_equals_the_textbook():
     settings = {"steps": 200, "max_steps": 4, "directions": "sphere"}
@@ -96,6 +103,7 @@ def test_with_the_sequential_test_it_equals_the_textbook():
     assert counts["datapoints_touched"].sum() < 0.9 * N * comparisons.sum()
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 @pytest.mark.parametrize(
     "test",
@@ -114,6 +122,7 @@ def test_a_test_that_reads_all_data_gives_the_exact_chain(test):
     np.testing.assert_allclose(draws, exact, rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_a_sum_that_a_look_leaves_behind_is_seen(monkeypatch):
     settings = {"steps": 100, "max_steps": 4, "directions": "sphere"}
@@ -123,6 +132,7 @@ def test_a_sum_that_a_look_leaves_behind_is_seen(monkeypatch):
     assert np.abs(draws - exact).max() > 0.01
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_directions_of_the_wrong_length_are_seen(monkeypatch):
     settings = {"steps": 100, "max_steps": 4, "directions": "sphere"}

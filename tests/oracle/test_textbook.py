@@ -96,7 +96,9 @@ def differs(case: str, audit_every=None) -> bool:
     return not (same_draws and same_reads)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.core if case == "sequential" else ()) for case in CASES]
+)
 def test_chains_equal_the_textbook(case):
     assert not differs(case, audit_every=3)
 

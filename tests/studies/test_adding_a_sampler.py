@@ -16,6 +16,7 @@ def registry(monkeypatch):
     monkeypatch.setattr(Component, "_registry", dict(Component._registry))
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 @pytest.mark.slow
 def test_the_page_runs_from_top_to_bottom(registry):

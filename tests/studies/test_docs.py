@@ -62,6 +62,7 @@ def _tiny_logistic():
     return logistic(40, 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")  # of few draws
 def test_the_code_of_the_page_on_biases_runs():

@@ -95,6 +95,7 @@ def test_chains_become_one_run_cut_to_the_shortest():
     assert np.array_equal(one["posterior"]["beta"][1], fabricated(200, seed=2, chains=1)["posterior"]["beta"][0])
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_a_sampler_in_the_metric_of_its_target_is_that_sampler():
     target = logistic(n=300, dim=2)

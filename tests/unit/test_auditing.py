@@ -50,6 +50,7 @@ def quietly(function, *arguments, **options):
         return function(*arguments, **options)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.recompiles) for n in SAMPLERS]
 )
@@ -68,6 +69,7 @@ def test_they_are_those_of_sample(name, ticks, tmp_path):
     xr.testing.assert_identical(stored.sample_stats.to_dataset(), plain.sample_stats.to_dataset())
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_a_chain_selected_after_the_run_keeps_what_it_had_tuned():
     target, sampler = logistic(), SAMPLERS["t-test"]
@@ -95,6 +97,7 @@ def from_elsewhere(draws):
 
 
 class TestDrawsFromElsewhere:
+    @pytest.mark.thorough
     def test_silence_for_the_posterior(self, posterior_draws):
         """False alarms: two averages at three standard errors, 0.6 %, on a fixed seed."""
         target, _, draws = posterior_draws
@@ -103,6 +106,7 @@ class TestDrawsFromElsewhere:
         assert table["sign score"] == table["energy drift"] == table["audits"] == "ok"
         assert found.posterior.attrs["audits"] == 150
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize(("spread", "sign"), [(5.0, 1.0), (0.3, -1.0)])
     def test_wrong_spreads_are_seen_with_their_sign(self, posterior_draws, spread, sign):
         """Draws too wide move towards the mode: the density grows. Draws too narrow move away from it."""

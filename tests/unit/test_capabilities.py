@@ -17,6 +17,7 @@ TABLES = ("Bernoulli, logit", "negative binomial", "normal", "ordered logit", "s
 ASKED = [*((family, "matrix") for family in capabilities.FAMILIES), *((family, "table with text") for family in TABLES)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "design"), ASKED)
 def test_what_worked_still_works(family, design):
     answers = capabilities.answers_of(family, design)

@@ -129,6 +129,7 @@ class TestSeeds:
         one, other = (seed_sequences(np.random.SeedSequence(5), 2) for _ in range(2))
         assert one[1] == other[1] != seed_sequences(np.random.SeedSequence(6), 2)[1]
 
+    @pytest.mark.thorough
     def test_one_seed_per_chain_without_a_sampler(self):
         draws = [
             amc.sample(logistic(), **(QUICK | {"random_seed": seed})).posterior["beta"].values
@@ -137,6 +138,7 @@ class TestSeeds:
         np.testing.assert_array_equal(draws[0][0], draws[1][0])
         assert not np.array_equal(draws[0][1], draws[1][1])
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("seed", [None, np.random.default_rng(3)], ids=["none", "generator"])
     def test_the_stored_seed_repeats_a_run_without_a_sampler(self, seed):
         trace = amc.sample(TARGET, **(QUICK | {"random_seed": seed}))
@@ -229,6 +231,7 @@ class TestArguments:
         with pytest.raises(InvalidInputError, match="draws"):
             amc.sample(TARGET, draws=-1)
 
+    @pytest.mark.thorough
     def test_a_run_goes_on_where_another_ended(self):
         """The last draw of a trace, an xarray object with a coordinate called draw, is a start."""
         first = amc.sample(TARGET, WALK, **QUICK)

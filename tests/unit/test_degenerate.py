@@ -222,6 +222,7 @@ class TestImpossibleData:
 class TestOnAllData:
     """A decision on all data is exact, whatever the terms."""
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("test", [amc.SequentialTTest(0.0, 5), amc.SequentialTTest(0.1, 40)], ids=("never", "one"))
     def test_heavy_tails_are_no_reason_to_warn(self, test):
         """A chain whose tests read everything warns of no tails; one that stops early on the same terms does."""

@@ -130,6 +130,7 @@ SCOPES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 @pytest.mark.filterwarnings("ignore::approxmcmc.errors.SamplingWarning")  # of few draws
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")  # likewise

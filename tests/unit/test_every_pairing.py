@@ -5,6 +5,7 @@ with everything. Chains run as plain Python.
 """
 
 import dataclasses
+import itertools
 import math
 
 import numpy as np
@@ -233,9 +234,15 @@ def must_run(parts, target):
     return True
 
 
+def meetings():
+    """Yield each sampler with each target; the session `tests` has all proposals and tests on one target."""
+    for sampler, target in itertools.product(SAMPLERS, TARGETS):
+        is_long = sampler == "MetropolisHastings" and target != "FunctionTarget"
+        yield pytest.param(sampler, target, marks=pytest.mark.thorough if is_long else ())
+
+
 @pytest.mark.recompiles
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize(("sampler", "target"), meetings())
 def test_a_pairing_runs_or_is_refused_by_a_sentence(sampler, target, monkeypatch):
     plant(monkeypatch, {})
     monkeypatch.setattr(barker_decision, "REPLICATIONS", 2)  # 64 are slow without the compiler
@@ -264,6 +271,7 @@ def poisoned(theta, data, i):
     return math.nan if i == 0 and theta[0] > EDGE else term(theta, data, i)
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_a_datum_that_is_nan_ends_the_chain_at_the_last_whole_draw(monkeypatch):
     """Up to there the chain is the one without; the message says which datum, or that it was the gradient."""

@@ -63,6 +63,7 @@ def test_psis_finds_what_leaving_rows_out_gives(normal):
     assert az.loo(amc.log_likelihood(trace, target)).elpd == pytest.approx(exact, abs=0.05)
 
 
+@pytest.mark.thorough
 def test_what_the_terms_leave_out_is_added(normal):
     target, trace, exact = normal
     constants = np.arange(N) / N
@@ -81,6 +82,7 @@ def test_a_sample_of_all_rows_is_the_whole(normal):
     assert sampled.p == pytest.approx(whole.p, rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_few_rows_estimate_the_whole(normal):
     # The error is deterministic here: seeds are fixed, and 4 standard errors have a chance of 6e-5 each.
     target, trace, _ = normal
@@ -91,6 +93,7 @@ def test_few_rows_estimate_the_whole(normal):
         assert sampled.subsampling_se < 0.5
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["stacking", "bb-pseudo-bma"])
 def test_weights_from_a_sample_of_rows_are_those_of_all_rows(method):
     """The worse model lacks a coefficient; its weight from all rows is below .3; NaN gave it .5."""

@@ -40,6 +40,7 @@ RIGHT = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_pairing_leaves_the_joint_law_invariant(name, seed):
     world, sampler = RIGHT[name]
@@ -47,6 +48,7 @@ def test_a_pairing_leaves_the_joint_law_invariant(name, seed):
     assert verdict.worst < Z, verdict
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", GROSS)
 def test_a_bug_is_rejected(name, seed):
     world, sampler = BUGS[name]
@@ -73,6 +75,7 @@ PLANTED = {  # wrong functions in the place of right ones
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_bug_is_rejected(name, seed, monkeypatch):
     plant(monkeypatch, PLANTED[name])
@@ -149,6 +152,7 @@ def reasons():
                 yield sampler, target, why
 
 
+@pytest.mark.thorough
 def test_what_is_not_invariant_says_why_and_how_far_off():
     """The sentence names an error and what becomes of it, or that nothing is known."""
     found = list(reasons())
@@ -158,6 +162,7 @@ def test_what_is_not_invariant_says_why_and_how_far_off():
         assert re.search(r"bias|err|off by|vanish|divided|invariant from|known|sample the", why), (sampler, target, why)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("role", "examples"), [("proposal", PROPOSALS), ("test", TESTS), ("sampler", SAMPLERS), ("target", TARGETS)]
 )
@@ -172,6 +177,7 @@ def test_every_component_is_judged_or_says_why_not(role, examples):
     assert missing <= excused, f"no {role} pairing of {missing - excused}: give it a world in tests/pairings/worlds.py"
 
 
+@pytest.mark.thorough
 def test_all_proposals_and_tests_meet_and_meet_all_forms():
     """Pairwise coverage of proposal, test and form, of what does not refuse each other."""
     pairs = [

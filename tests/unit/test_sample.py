@@ -116,6 +116,7 @@ class TestInitvals:
 
 
 class TestStops:
+    @pytest.mark.thorough
     def test_time_limit_returns_what_was_drawn(self):
         started = time.perf_counter()
         trace = draw(draws=10_000_000, time_limit=0.5)
@@ -215,6 +216,7 @@ class TestNotFinite:
         with pytest.raises(SamplingError, match=r"before any draw was kept.*too far"):
             draw(target, sampler, tune=100_000, initvals=np.full(1, 1.9))
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("test", [amc.ExactTest(), TEST], ids=repr)
     def test_minus_infinity_is_a_reject(self, test):
         """A uniform law on [-1, 1] written as a likelihood of probability 0 outside."""
@@ -304,6 +306,7 @@ class TestTrace:
         expected = [-0.5 * ((x - m) ** 2).sum() + normal_logprior(np.array([m])) for m in mu]
         np.testing.assert_allclose(trace.sample_stats["lp"][0], expected, rtol=1e-10)
 
+    @pytest.mark.thorough
     def test_only_exact_tests_write_lp(self):
         assert (
             "lp"
@@ -320,6 +323,7 @@ class TestTrace:
         assert "\x1b" not in lines
 
 
+@pytest.mark.thorough
 def test_a_limit_in_processor_seconds_does_not_count_the_time_of_other_programs(monkeypatch):
     """While others hold the core the clock of this process stands still, and a study's chain continues."""
     monkeypatch.setattr("approxmcmc.engine.limit_clock.time.process_time", lambda: 0.0)

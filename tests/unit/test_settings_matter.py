@@ -221,6 +221,7 @@ def ignored(name, field):
     return "the records are equal" if second == records_of(first) else ""
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::approxmcmc.errors.ApproxMCMCWarning")
 @pytest.mark.parametrize("name", sorted(public_components() - LEFT_OUT))
 def test_every_setting_of_a_component_has_an_effect(name):
@@ -285,6 +286,7 @@ ARGUMENTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::approxmcmc.errors.ApproxMCMCWarning")
 @pytest.mark.parametrize("name", inspect.signature(amc.sample).parameters)
 def test_every_argument_of_sample_has_an_effect(name, tmp_path, capsys, monkeypatch):

@@ -75,6 +75,7 @@ def umask(request):
     os.umask(before)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("umask", UMASKS, indirect=True)
 def test_what_a_run_wrote_is_read_again(tmp_path, umask, monkeypatch):
     monkeypatch.setenv(paths.CACHE_VARIABLE, str(tmp_path / "cache"))

@@ -57,6 +57,7 @@ class TestSettings:
         with pytest.raises(InvalidInputError, match=match):
             MinibatchBarker(**settings)
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("variance", [0.01, 0.81, 1.0, 2.25])
     def test_the_ends_of_the_range_are_in_it(self, variance):
         part = MinibatchBarker(variance, correction="minimax").build_test(logistic())
@@ -76,6 +77,7 @@ class TestSettings:
             amc.acceptance.minibatch_barker_error_bound(terms, size)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("test", [MinibatchBarker(batch_size=10), MinibatchBarker(0.5, 7)], ids=repr)
 def test_every_evaluation_is_booked(test):
     counts, seen, n = run_counted(test)
@@ -147,6 +149,7 @@ class TestDraws:
             plain.sample_stats["datapoints_touched"], audited.sample_stats["datapoints_touched"]
         )
 
+    @pytest.mark.thorough
     def test_the_temperature_of_the_test_is_that_of_the_target(self):
         """MinibatchBarker(temperature=K) on a target equals K = 1 on the tempered target."""
         x = GaussianMixture.simulated(2000).x
@@ -157,10 +160,12 @@ class TestDraws:
             one.sample_stats["audit_acceptance_error"], other.sample_stats["audit_acceptance_error"], atol=1e-9
         )
 
+    @pytest.mark.thorough
     def test_they_are_the_same_with_and_without_compilation(self):
         trace = draw(MinibatchBarker(0.5, batch_size=25), chains=1, audit_every=10)
         assert pin(trace.posterior["beta"][0], trace.sample_stats["datapoints_touched"][0]) == PINNED
 
+    @pytest.mark.thorough
     def test_a_datum_of_probability_zero_decides(self):
         def loglik(theta, data, i):
             (x,) = data
@@ -177,6 +182,7 @@ class TestDraws:
 
 
 class TestWarnings:
+    @pytest.mark.thorough
     def test_skewed_terms_are_reported(self):
         def loglik(theta, data, i):
             (x,) = data
@@ -190,6 +196,7 @@ class TestWarnings:
         with pytest.warns(SamplingWarning, match=r"\|skewness\| / sqrt\(n\)"):
             draw(MinibatchBarker(batch_size=50), target, scale=0.02, draws=100)
 
+    @pytest.mark.thorough
     def test_normal_terms_are_not(self, recwarn):
         trace = draw(MinibatchBarker(batch_size=100), normal_mean(2000), scale=0.01, draws=200)
         assert "skewed terms" not in trace["posterior"].attrs["problems"]
@@ -232,6 +239,7 @@ class TestMixture:
         expected = stats.norm.logpdf(3.0, 0.0, 10**0.5) - stats.norm.logpdf(0.0, 0.0, 10**0.5)
         assert log_prior(np.array([3.0, 0.0])) == pytest.approx(expected, rel=1e-12)
 
+    @pytest.mark.thorough
     def test_nodes_stand_in_for_the_data(self):
         target = GaussianMixture.simulated(30_000, random_seed=6)
         kernels, density = target.compile(), target.log_density()

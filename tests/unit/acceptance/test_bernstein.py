@@ -173,6 +173,7 @@ class TestRuns:
         assert "range of the terms" in trace["posterior"].attrs["problems"]
         assert "range_violations" not in draw(BernsteinTest(0.05, 20, range="observed"), target).sample_stats
 
+    @pytest.mark.thorough
     def test_too_many_wrong_decisions_are_reported(self):
         """Four of 4000 data carry the mean: the observed range misses them, and 90 % of its decisions are wrong."""
         x = np.zeros(2000)
@@ -189,6 +190,7 @@ class TestRuns:
         with pytest.warns(SamplingWarning, match=r"more than delta = 0\.05 of BernsteinTest\(range='observed'\)"):
             draw(BernsteinTest(0.05, 100, range="observed"), target, scale=1.0, draws=200, audit_every=1)
 
+    @pytest.mark.thorough
     def test_delta_zero_and_a_batch_of_all_data_are_exact(self):
         exact = draw(amc.ExactTest())
         for test in (BernsteinTest(0.0, 30), BernsteinTest(0.1, 300)):

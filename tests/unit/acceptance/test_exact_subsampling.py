@@ -83,6 +83,7 @@ BOUNDED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", BOUNDED)
 def test_no_term_changes_by_more_than_its_bound(name, rng):
     """Near and far, up to where the reach ends; and the bound is not void."""
@@ -137,6 +138,7 @@ def reads_in_units_that_fit(X, order, monkeypatch):
     return found[0] / found[1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("order", "share"), [(1, 0.8), (2, 0.5)])
 def test_units_that_fit_the_rows_leave_fewer_reads(order, share, monkeypatch):
     """A category of 8 rows in 2000 that all have the response 1: wide, with large bounds; else as many as before."""
@@ -253,6 +255,7 @@ class TestFalseBoundsAreRefused:
 # --- costs -------------------------------------
 
 
+@pytest.mark.thorough
 def test_reads_are_counted_and_predicted():
     """Reads are evaluations at two states; their mean is what is expected, within 5 standard errors of Poisson laws."""
     target = amc.ControlVariate(logistic(2000, 3))
@@ -278,6 +281,7 @@ def test_tuna_is_expected_to_read_more_by_a_square():
     assert amc.acceptance.TunaTest().expected_reads(WithBound(bound, 300)) == pytest.approx((5.0 + 10.0 + 30.0) / 3.0)
 
 
+@pytest.mark.thorough
 def test_without_bounds_in_reach_it_is_the_exact_test(monkeypatch):
     """Draw for draw; terms at theta are added up once, and kept."""
     target = amc.ControlVariate(logistic(300, 3))
@@ -311,6 +315,7 @@ def test_a_bound_that_differences_break_is_refused(bounds, message):
         amc.targets.GLMTarget(lambda eta, y: y * eta - np.logaddexp(0.0, eta), *given, **bounds)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "test",
     [amc.acceptance.PoissonTest(), amc.acceptance.DelayedAcceptance(amc.acceptance.PoissonTest())],
@@ -329,6 +334,7 @@ def test_a_false_bound_is_found_out_decided_on_all_data_and_told(test, monkeypat
     assert (stats["datapoints_touched"].values[violated] == 300).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "test",
     [
@@ -361,6 +367,7 @@ def test_a_bound_that_is_false_where_only_the_chain_goes_is_counted_and_told(tes
     assert (stats["likelihood_evaluations"].values[2 ** np.arange(9) - 1] >= 200).all()
 
 
+@pytest.mark.thorough
 def test_delayed_acceptance_reads_nothing_for_what_the_expansion_refuses():
     target = amc.ControlVariate(logistic(500, 3))
     walk = amc.RandomWalk(2.0, preconditioner=target.laplace)
@@ -378,6 +385,7 @@ def test_delayed_acceptance_reads_nothing_for_what_the_expansion_refuses():
 # --- choices -----------------------------------
 
 
+@pytest.mark.thorough
 def test_a_surrogate_transition_brings_its_own_exact_test():
     """Few reads predicted: Poisson counts; many, or no bounds: all data."""
     sampler = amc.MetropolisHastings(amc.SurrogateTransition())

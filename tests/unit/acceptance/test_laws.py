@@ -74,6 +74,7 @@ def test_a_ridge_of_fewer_than_three_points_is_refused(points):
         correction_distribution(1.0, method="ridge", points=points)
 
 
+@pytest.mark.thorough
 def test_the_narrowest_noise_and_three_points_are_taken():
     assert correction_distribution(0.1, method="nnls").sigma == 0.1
     assert len(correction_distribution(1.0, method="ridge", points=3).atoms) <= 3
@@ -221,6 +222,7 @@ def test_a_batch_of_all_data_leaves_one_look(batch_size):
     assert look_sizes(7, batch_size, growth=2.0).tolist() == [7]
 
 
+@pytest.mark.thorough
 @given(n_obs=st.integers(1, 5000), batch_size=st.integers(2, 600), growth=st.floats(1.0, 1e6))
 def test_looks_increase_strictly_to_all_data(n_obs, batch_size, growth):
     looks = look_sizes(n_obs, batch_size, growth)

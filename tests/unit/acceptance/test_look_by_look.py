@@ -61,6 +61,7 @@ class Both:
         return found > 0.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("test", KINDS, ids=repr)
 def test_every_decision_is_that_of_the_test(test):
     """Thresholds just above and below Lambda^, where a wrong one would show, and anywhere else."""

@@ -186,6 +186,7 @@ SAMPLERS = {
 QUICK = ("t-test",)  # the others cost seconds of compilation each
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.recompiles) for n in SAMPLERS]
 )

@@ -74,6 +74,7 @@ LATTICE = amc.targets.Ising(np.array([[1, 1, 1], [1, -1, 1], [1, 1, 1]]), prior_
 GRID = np.linspace(-0.4, 0.8, 13)
 
 
+@pytest.mark.thorough
 def test_a_check_of_noisy_exchange_calls_the_truth_of_a_lattice_heuristic():
     walk = amc.RandomWalk(0.3)
     check = amc.check_bound(
@@ -90,6 +91,7 @@ def test_a_check_of_noisy_exchange_calls_the_truth_of_a_lattice_heuristic():
     assert {"bound", "distance", "interval"} <= set(drawn.viz.children)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("knob", "sampler"),
     [
@@ -156,6 +158,7 @@ def test_verdicts_follow_from_limits():
     assert verdict_of(Distance(*[math.nan] * 4), 0.1) == "INCONCLUSIVE"
 
 
+@pytest.mark.thorough
 def test_a_random_walk_on_the_reals_has_no_bound():
     check = amc.check_bound(
         normal_mean(200), amc.MetropolisHastings(amc.RandomWalk(0.2), amc.SequentialTTest(0.1, 20)),

@@ -41,6 +41,7 @@ def within_noise(found, chance, n):
     return abs(found - chance) <= 5.0 * math.sqrt(chance * (1.0 - chance) / n)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "test",
     [amc.SequentialTTest(0.3, 2), amc.acceptance.MinibatchBarker(0.5, 2), amc.SequentialTTest(0.0, 3)],
@@ -167,6 +168,7 @@ def test_a_pinned_proposal_goes_and_comes_back():
 # --- Gibbs ---
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("test", "divisor"),
     [
@@ -401,6 +403,7 @@ def test_a_proposal_outside_the_support_is_never_decided_wrongly():
         assert not found[name].values.any()
 
 
+@pytest.mark.thorough
 def test_replicated_sites_are_random_and_decided_anew_in_every_run():
     """Forty times one state: all log odds of its four sites, and at one site other decisions with another seed."""
     target, state = field(4, 0.6, 0), np.array([0.0, 1.0, 1.0, 0.0])

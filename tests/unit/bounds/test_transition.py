@@ -48,6 +48,7 @@ TESTS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TESTS)
 def test_every_entry_is_a_proposal_that_is_accepted(name, monkeypatch):
     """Pair by pair, of terms and prior; a few pairs at a time change nothing."""

@@ -101,6 +101,7 @@ def test_text_is_escaped():
     assert "<script>" not in html_table("<script>", {"<script>": "<script>"})
 
 
+@pytest.mark.thorough
 def test_every_warning_has_a_category_of_the_package():
     categories = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Warning)}
     assert all(issubclass(getattr(errors, name), errors.ApproxMCMCWarning) for name in categories)

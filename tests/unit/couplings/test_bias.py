@@ -83,6 +83,7 @@ def test_audits_alone_know_the_test():
     np.testing.assert_allclose(weights[launched], np.sign(delta[launched]) * np.maximum(np.abs(delta[launched]), c))
 
 
+@pytest.mark.thorough
 def test_a_stored_trace_serves_as_well(tmp_path):
     amc.save(trace(), tmp_path / "trace.nc")
     again = amc.bias(amc.load(tmp_path / "trace.nc"), target(), sampler(), form="audit", n_audits=40, random_seed=3)
@@ -90,6 +91,7 @@ def test_a_stored_trace_serves_as_well(tmp_path):
     again.to_netcdf(tmp_path / "bias.nc")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [4, [7, 9]])
 def test_audits_read_the_partition_of_the_run(seed, monkeypatch):
     """In the run, and of its stored trace; copies that are shuffled anew have no partition of their own."""
@@ -156,6 +158,7 @@ def test_dims_in_another_order_are_the_same_draws():
     assert draws_of(swapped, target()).theta.tobytes() == draws_of(trace(), target()).theta.tobytes()
 
 
+@pytest.mark.thorough
 def test_estimands_of_the_user():
     told = amc.bias(
         trace(), target(), sampler(), {"product": lambda posterior: posterior["beta"].prod("coef")}, form="audit",
@@ -288,6 +291,7 @@ def test_why_form_audit_cannot_be_had():
         amc.bias(trace(), target(), None, form="audit")
 
 
+@pytest.mark.thorough
 def test_a_tuned_proposal_is_audited_as_tuning_left_it():
     """Each chain by its own factor, which the trace keeps; to the same proposals from the same numbers."""
     walk = amc.RandomWalk(np.diag([0.04, 0.01]), target_acceptance=0.5)
@@ -427,6 +431,7 @@ def test_the_time_of_forgetting_is_that_of_chains_which_meet_by_chance(steps, n_
     assert low < np.median(found) < high
 
 
+@pytest.mark.thorough
 def test_passes_count_the_audits_of_pilots_the_first_ten_included(monkeypatch):
     runs, searches = [], []
     audit, forget = estimate._audit, estimate.forgetting_time

@@ -83,6 +83,7 @@ def test_chains_that_have_met_stay_together(name):
         assert x_new.tobytes() == y_new.tobytes() and ratios[0] == pytest.approx(ratios[1], abs=1e-12)
 
 
+@pytest.mark.thorough
 @each_proposal_by_hand
 def test_the_second_chain_has_its_own_law(name):
     """Means and covariances of y' - y against those of proposals from y alone; false fail 12 x 6e-7 for each."""
@@ -269,6 +270,7 @@ class TestSurrogate:
         all_light, proposal = amc.ControlVariate(target(), always_read=[], at="mode"), amc.SurrogateTransition()
         assert proposal.with_meetings(all_light) is proposal  # draws from a normal law, the same for both
 
+    @pytest.mark.thorough
     def test_they_meet(self):
         coupling = coupling_of(self.split, amc.MetropolisHastings(amc.SurrogateTransition()))
         start = self.split.pilot.draws

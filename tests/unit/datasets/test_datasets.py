@@ -160,6 +160,7 @@ def test_objects_are_never_unpickled(tmp_path):
         places.read_arrays(tmp_path / "objects.npz", ("a",))
 
 
+@pytest.mark.thorough
 def test_a_download_that_hangs_is_killed():
     started = time.monotonic()
     with pytest.raises(DatasetError, match=r"stopped after 0\.5 s"):
@@ -231,6 +232,7 @@ def test_sevens_and_nines_keep_their_order_and_their_split(monkeypatch):
     assert {array.dtype for array in arrays.values()} == {np.dtype(np.uint8)}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_scikit_learn_accepts_the_request(tmp_path, monkeypatch):
     def no_network(*_, **__):

@@ -60,6 +60,7 @@ def logistic():
     return amc.targets.LogisticRegression(X, y)
 
 
+@pytest.mark.thorough
 def test_an_answer_that_is_near_needs_no_rivals(logistic):
     choice = choose_sampler(logistic, random_seed=1)
     table = choice.table.set_index("candidate")
@@ -70,6 +71,7 @@ def test_an_answer_that_is_near_needs_no_rivals(logistic):
     assert json.loads(choice.attrs["choice"])[0]["verdict"] == "chosen"
 
 
+@pytest.mark.thorough
 def test_the_table_tells_what_was_measured(logistic):
     """Prices and efficiencies of what was tried agree."""
     choice = choose_sampler(logistic, target_ess=1e6, random_seed=1)
@@ -127,6 +129,7 @@ class FakeTrial:
         return Measured(seconds, read, 1.0, error, 0.0, self.starts, 1.0, 100.0)
 
 
+@pytest.mark.thorough
 def test_less_time_is_a_price_in_risk(logistic):
     choice = choose_sampler(logistic, time_limit=2.0, random_seed=1)
     assert "risk at 2 s" in choice.sentence
@@ -136,6 +139,7 @@ def test_less_time_is_a_price_in_risk(logistic):
     assert 50 - 1e-3 < tuning < 1000 + 1e-3
 
 
+@pytest.mark.thorough
 def test_two_goals_are_refused_but_a_run_may_have_both(logistic):
     with pytest.raises(amc.errors.InvalidInputError, match="give target_ess=50 or time_limit=60"):
         choose_sampler(logistic, target_ess=50, time_limit=60)
@@ -188,6 +192,7 @@ def test_what_cannot_be_wanted_is_refused(logistic, bad, match):
         choose_sampler(logistic, **bad)
 
 
+@pytest.mark.thorough
 def test_the_pilot_measures_mean_and_scale(hierarchy):
     fit = normal_by_pilot(hierarchy, random_seed=1)
     mean, sd = _moments_of_log_tau()
@@ -410,6 +415,7 @@ def test_choice_and_draws_follow_from_the_seed_and_not_from_a_clock(logistic, mo
     assert len({trace["posterior"].attrs["chosen"] for trace in traces}) == 1
 
 
+@pytest.mark.thorough
 def test_separable_classes_under_a_flat_prior_are_called_improper():
     X = np.random.default_rng(0).normal(size=(200, 2))
     target = amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=math.inf)
@@ -417,6 +423,7 @@ def test_separable_classes_under_a_flat_prior_are_called_improper():
         normal_by_pilot(target, random_seed=1)
 
 
+@pytest.mark.thorough
 def test_an_improper_posterior_is_told_of_whoever_samples_it():
     X = np.random.default_rng(0).normal(size=(200, 2))
     target = amc.targets.LogisticRegression(X, (X[:, 0] > 0).astype(int), prior_scale=math.inf)

@@ -35,6 +35,7 @@ def target():
     return amc.from_pymc(crossed(), integrate=False)
 
 
+@pytest.mark.thorough
 def test_hessians_of_many_categories_are_summed_in_few_blocks():
     """Of 700 categories a block of 356 rows would make a matrix of 490 000 numbers, 28 times."""
     levels, n = 700, 10_000
@@ -90,6 +91,7 @@ def test_a_pilot_by_curvature_ends_after_two_rounds(target, monkeypatch):
     assert 0.5 < np.exp(np.mean(np.log(fit.sd / longer.sd))) < 1.5
 
 
+@pytest.mark.thorough
 def test_nuts_is_charged_for_the_ridge_between_intercept_and_effects(target):
     ratios = [one.ratio for one in target.effects]
     assert min(ratios) > 10.0
@@ -98,6 +100,7 @@ def test_nuts_is_charged_for_the_ridge_between_intercept_and_effects(target):
     assert seconds_of_trajectory(work) == pytest.approx(work.longer * seconds_of_trajectory(work._replace(longer=1.0)))
 
 
+@pytest.mark.thorough
 def test_trajectories_are_charged_for_the_numbers_of_a_sparse_metric(target, monkeypatch):
     dim = target.variables.size
     assert pilots.numbers_of_metric(target, None) == dim**2  # few parameters: a covariance, measured by the pilot

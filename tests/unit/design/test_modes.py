@@ -58,6 +58,7 @@ def law_at(mode, dim=1):
     return Laplace(centre, np.eye(dim))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("distance", "weight", "centre", "dim"),
     [(8.0, 0.5, 0.0, 1), (15.0, 0.5, 0.0, 3), (100.0, 0.5, 0.0, 3), (15.0, 0.9, 0.0, 3), (20.0, 0.99, 0.0, 1)],
@@ -75,6 +76,7 @@ def test_two_modes_are_found_with_every_seed(distance, weight, centre, dim):
             assert not other.is_left and np.abs(other.starts[:, 0] - 0.5 * distance).max() < 6.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("distance", "fewest", "most"), [(10.0, 38, 40), (20.0, 22, 30), (40.0, 4, 12)])
 def test_how_often_a_mode_to_one_side_of_all_centres_is_found(distance, fewest, most):
     """The initial point lies in the known mode; a jitter of 1 as in PyMC never leaves it.
@@ -125,6 +127,7 @@ def plateau(theta):
     return -((theta[0] / 5.0) ** 8) - (theta[1] / 5.0) ** 8
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("log_prior", "mode", "sd"),
     [
@@ -357,6 +360,7 @@ def test_chains_are_dealt_to_the_modes_in_turn():
     assert record["others"][0]["chains"] == [1, 3] and record["left_out"] is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_run_on_two_modes_warns_and_one_on_a_concave_density_is_not_searched(seed):
     with pytest.warns(amc.errors.SamplingWarning, match="1 other mode: the same density with the sign of theta"):
@@ -370,6 +374,7 @@ def test_a_run_on_two_modes_warns_and_one_on_a_concave_density_is_not_searched(s
     assert table.loc["modes", "verdict"] == "warning" and table.loc["R-hat", "advice"] == table.loc["modes", "advice"]
 
 
+@pytest.mark.thorough
 def test_given_starts_are_not_said_to_lie_in_the_modes_that_were_found(tmp_path):
     """All chains start at one point, so R-hat passes; the search still names the other mode."""
     run_of = {"random_seed": 0, "progressbar": False, "draws": 1000, "checkpoint": tmp_path / "run.nc"}
@@ -382,12 +387,14 @@ def test_given_starts_are_not_said_to_lie_in_the_modes_that_were_found(tmp_path)
     assert row["verdict"] == "warning" and "where chains" not in row["finding"] and row["where"] == ""
 
 
+@pytest.mark.thorough
 def test_a_target_ess_that_chains_apart_never_reach_ends_the_run():
     with pytest.warns(amc.errors.SamplingWarning, match="hardly leave them"):
         trace = amc.sample(two_normals(60.0), target_ess=100, random_seed=0, progressbar=False)
     assert trace.posterior.attrs["smallest_ess"] < 100
 
 
+@pytest.mark.thorough
 def test_a_concave_log_density_is_a_proof_and_costs_nothing():
     X, y = amc.datasets.synthetic_logistic(300, 2)
     target = amc.targets.LogisticRegression(X, y)

@@ -60,6 +60,7 @@ def test_a_wrong_score_is_not_hidden():
 FIRST, SECOND = 2.1406414779556098, 2.1406414779556098**2 + 0.11751201469403141  # by psi(9) and psi'(9)
 
 
+@pytest.mark.thorough
 def test_errors_on_a_skew_law_are_small_and_honest():
     """400 repetitions. False fail 2e-4 (chi-squared); errors too small by a sixth are rejected with power .94."""
     z, gain = [], []
@@ -99,6 +100,7 @@ def test_few_draws_leave_out_the_quadratic_functions_or_all(monkeypatch):
     assert np.ptp(controlled(theta[:, few] ** 2, theta[:, few], scores[:, few]), axis=(0, 1)).max() < 1e-9
 
 
+@pytest.mark.thorough
 def test_a_chain_is_not_fitted_to_itself(monkeypatch):
     """300 repetitions of 80 draws and 27 functions: 1.5 was found, 6.0 if the regression has the chain's own draws."""
     monkeypatch.setattr(control_variates, "ENOUGH", 1)

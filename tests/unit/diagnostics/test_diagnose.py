@@ -193,6 +193,7 @@ class TestQuiet:
         draws = np.concatenate([rare, chains(seed=3, draws=1000, dim=1)], axis=2)
         assert fired(trace_of(draws)) == []
 
+    @pytest.mark.thorough
     def test_chance_alone_seldom_fires(self):
         """Converged chains with 440 effective draws, as a run to `target_ess=400` has them.
 
@@ -287,6 +288,7 @@ class TestQuiet:
 
 
 class TestThinning:
+    @pytest.mark.thorough
     @pytest.mark.parametrize("coefficient", [0.0, 0.9, 0.99, 0.998])
     def test_thinning_changes_no_verdict(self, coefficient, monkeypatch):
         """From 20 000 draws to 2500: R-hat, bulk and tail ESS fire as on all draws, with short ESS within a tenth.
@@ -338,6 +340,7 @@ class TestReport:
         assert found["R-hat"].advice == found["bulk ESS"].advice
         assert float(re.match(advice, found["R-hat"].advice)[1]) == pytest.approx(wanted, rel=0.05)
 
+    @pytest.mark.thorough
     def test_the_trace_keeps_what_fired(self, tmp_path):
         trace = trace_of(stuck(chains(), 0))
         trace["posterior"].attrs.update(attributes(findings(trace)))

@@ -149,6 +149,7 @@ def test_a_fit_lasts_and_is_not_there_before_it_ends(reference):
     assert without["time"].values.tolist() == [2.0]  # the fit is all that it costs
 
 
+@pytest.mark.thorough
 def test_a_fit_limits_no_common_budget(reference):
     runs = {"chain": normal(1, chains=4, seconds_per_draw=0.02), "fit": fit(2.0), "late": fit(9.0)}
     table = amc.compare_samplers(runs, reference)
@@ -159,6 +160,7 @@ def test_a_fit_limits_no_common_budget(reference):
     assert alone.attrs["budget"] == 9.0 and alone["risk"].notna().all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", ["matplotlib", "plotly", "none"])
 def test_the_plot_marks_what_has_one_point(reference, backend):
     risks = {"chain": amc.risk([normal(k) for k in range(4)], reference), "fit": amc.risk(fit(), reference)}

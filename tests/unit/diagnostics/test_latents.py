@@ -34,6 +34,7 @@ def by_grid(data, g, theta, family_size=1):
     return theta[3] * z, mass / mass[-1]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "case", ["logit", "logit, large scale", "logit, small scale", "poisson, large counts", "probit"]
 )

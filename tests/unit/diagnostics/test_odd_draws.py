@@ -186,6 +186,7 @@ def words(function, kind):
     return " | ".join([*said, *(str(warning.message) for warning in caught)]).strip(" |")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "function"), TABLE, ids=lambda value: getattr(value, "__name__", value))
 def test_each_function_says_what_is_true(kind, function):
     expected = TABLE[kind, function]

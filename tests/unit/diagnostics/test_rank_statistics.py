@@ -35,6 +35,7 @@ CASES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_are_those_of_arviz(case):
     draws = CASES[case]

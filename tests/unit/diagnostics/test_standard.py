@@ -32,6 +32,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_error_is_named(gold, fault):
     change, words = PLANTED[fault]

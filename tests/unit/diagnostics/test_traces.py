@@ -157,6 +157,7 @@ def test_joined_runs_keep_the_tuning_seconds_of_each():
     assert amc.cost_summary(amc.as_trace(runs))["tuning_seconds"].tolist() == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.thorough
 def test_an_ensemble_is_one_estimate_in_one_time():
     """Eight ensembles of 16 walkers: the risk is that of their means, a sixteenth of that of a walker."""
     reference = fake_trace(thetas(10, 20_000, seed=9))

@@ -32,6 +32,7 @@ def sealed(request, tmp_path, monkeypatch):
     return write, changed
 
 
+@pytest.mark.thorough
 def test_every_flipped_bit_and_every_cut_is_seen(sealed):
     write, changed = sealed
     file = write()
@@ -61,6 +62,7 @@ def test_json_with_a_checksum_is_json(text):
     assert content == json.loads(text)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_bytes", [0, 1, checksums.PIECE - 2, checksums.PIECE, 2 * checksums.PIECE + 1])
 def test_pieces_and_threads_do_not_change_the_checksum(tmp_path, monkeypatch, n_bytes):
     """A file and its bytes have the same."""

@@ -140,6 +140,7 @@ def is_simple_random_sample(found, n, size):
     return set(found) <= set(subsets) and chi_square < 55.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("n", "size", "stops"), [(5, 2, (3,)), (6, 2, (1, 2)), (5, 3, (2, 4)), (5, 1, (2,)), (4, 8, (3,))]
 )
@@ -157,6 +158,7 @@ SCHEDULE_BUGS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", SCHEDULE_BUGS)
 def test_planted_schedule_bugs_are_seen(bug, seed):
     assert not is_simple_random_sample(tally(5, 2, (1, 3), seed, SCHEDULE_BUGS[bug]), 5, 3)

@@ -27,6 +27,7 @@ def _forget_what_libraries_were_given(monkeypatch):
     monkeypatch.setattr(np, "given_by_the_user", None, raising=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize(
     "case", [pytest.param(name, marks=[pytest.mark.needs_jit] * case.is_only_of_numba) for name, case in CASES.items()]

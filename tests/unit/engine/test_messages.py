@@ -43,6 +43,7 @@ def test_whoever_set_up_logging_gets_the_records_alone(caplog, capsys):
     assert LOGGER.handlers == before and capsys.readouterr().err == ""
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_a_chosen_sampler_is_told_and_tries_are_details(caplog):
     with caplog.at_level(logging.DEBUG, logger="approxmcmc"):

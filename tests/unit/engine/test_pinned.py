@@ -62,12 +62,14 @@ def expected(seed: int) -> float:
     return weighed(THETA, numbers(seed))
 
 
+@pytest.mark.thorough
 def test_contexts_in_use_have_places_of_their_own() -> None:
     held = [hold(seed) for seed in range(5)]
     gc.collect()  # nothing but the kernels refers to the arrays
     assert [one(THETA) for one in held] == pytest.approx([expected(seed) for seed in range(5)], rel=1e-13)
 
 
+@pytest.mark.thorough
 def test_a_context_inside_another_lives_as_long_as_the_outer_one() -> None:
     outer = with_context(around, LOG_PRIOR.signature, Around(2.0, hold(1)))
     gc.collect()
@@ -76,6 +78,7 @@ def test_a_context_inside_another_lives_as_long_as_the_outer_one() -> None:
     assert len(others) == 4
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_a_free_place_serves_the_next_context_without_compiling() -> None:
     first = hold(1)

@@ -27,6 +27,7 @@ def contents(case, versions):
         identity._overloads.cache_clear()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "case", [pytest.param(name, marks=[pytest.mark.needs_jit] * case.is_only_of_numba) for name, case in CASES.items()]
 )
@@ -38,6 +39,7 @@ def test_a_mutation_changes_the_hash(case, monkeypatch):
     assert first.unknown == ()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_a_kernel_refuses_is_hashed_alike_in_two_modules(case):
     first, again = contents(REFUSED[case], (0, 0))

@@ -72,6 +72,7 @@ def test_a_long_compilation_is_told_once_and_summed_up(shown):
     assert re.fullmatch(r"approxmcmc: 0\.\d s: choosing a sampler 0\.\d s, of these, compiling 2 kernels 0\.3 s", last)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("show", "seconds"), [(False, 0.3), (True, 0.0)])
 def test_nothing_is_told_of_what_is_short_or_unwanted(shown, show, seconds):
     with watching(show=show):

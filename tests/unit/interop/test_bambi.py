@@ -76,6 +76,7 @@ def test_what_evaluates_the_target_refuses_such_a_trace(model, trace):
         amc.log_likelihood(in_terms_of(model, trace), model)
 
 
+@pytest.mark.thorough
 def test_a_formula_is_explained_and_read_as_its_model(model):
     assert amc.explain(model) == amc.explain(without_formula(model))
     assert repr(amc.from_pymc(model)) == repr(amc.from_pymc(without_formula(model)))

@@ -71,6 +71,7 @@ def test_an_initial_point_follows_the_length_of_a_dim():
     assert initial_point(model)["b"].shape == (5,)
 
 
+@pytest.mark.thorough
 def test_a_model_is_released_with_what_was_derived():
     model = model_of_scales()
     log_density(model)

@@ -35,6 +35,7 @@ def name_of(one, method="terms"):
     return one.content(method)
 
 
+@pytest.mark.thorough
 def test_equal_models_have_one_name_and_others_another(monkeypatch):
     name = name_of(likelihood())
     assert name == name_of(likelihood())

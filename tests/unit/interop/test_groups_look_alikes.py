@@ -133,6 +133,7 @@ LOOK_ALIKES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "counts"),
     [(kind, counts) for kind in LOOK_ALIKES for counts in (False, True) if not counts or "noise" not in kind],
@@ -201,6 +202,7 @@ def no_groups():
     return model
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("make", "reason"),
     [

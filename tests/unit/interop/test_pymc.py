@@ -48,6 +48,7 @@ def test_rows_alone_equal_rows_of_the_whole(regression):
     assert compiled.log_prior(theta) == pytest.approx(prior, abs=1e-9)
 
 
+@pytest.mark.core
 def test_draws_come_back_as_from_pm_sample(regression):
     _, target = regression
     start = {"beta": [0.5, -0.2, 0.1], "sigma": 1.0}

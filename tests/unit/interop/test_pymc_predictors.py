@@ -163,6 +163,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fill", EXPECTED, ids=lambda fill: fill.__name__)
 def test_the_fewest_predictors_are_found_with_their_design(fill):
     source, found = found_in(fill)
@@ -183,6 +184,7 @@ def test_the_fewest_predictors_are_found_with_their_design(fill):
         place += one.size
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fill", [student, negative_binomial], ids=lambda fill: fill.__name__)
 def test_terms_are_those_of_the_model_and_derivatives_those_of_the_terms(fill):
     source, found = found_in(fill)
@@ -224,6 +226,7 @@ def poisson(mean):
     return fill
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "mean",
     [
@@ -252,6 +255,7 @@ def test_an_exposure_without_a_logarithm_is_no_offset(exposure):
     assert rows_of_family(source) is None
 
 
+@pytest.mark.thorough
 def test_what_depends_on_data_alone_is_computed_once():
     """The logarithm of y! is a column, whether counts are positive a constant; the normal law reads y alone."""
     source, found = found_in(normal)
@@ -311,6 +315,7 @@ def test_the_series_is_the_function_to_rounding():
     np.testing.assert_allclose(computed, 2.0 * polygamma(1, values) + 1.0, rtol=5e-15)
 
 
+@pytest.mark.thorough
 def test_no_second_derivative_of_a_negative_binomial_law_asks_for_the_operation():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 2))

@@ -165,6 +165,7 @@ BOUNDED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", BOUNDED)
 def test_a_scale_with_an_upper_bound_has_a_smooth_coordinate_of_either_sign(name):
     """Its density integrates to 1 at both signs together (here 2: the density of one sign is not halved)."""

@@ -282,6 +282,7 @@ def test_what_is_too_large_is_named_with_its_size_and_the_way_to_it(monkeypatch)
     assert posterior.attrs["not_stored"].startswith("p: 6 draws of 24 numbers")
 
 
+@pytest.mark.thorough
 def test_named_deterministics_are_stored_whatever_their_size(monkeypatch):
     monkeypatch.setattr(completion, "MOST_NUMBERS", 1)
     model = built("regression")
@@ -377,6 +378,7 @@ def test_labels_that_pymc_takes_are_kept_and_saved_as_text(kind, tmp_path):
     assert [str(label) for label in texts][:2] == [str(label) for label in found.tolist()][:2]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", [".", "", "<b>", "x" * 300, "a\n", "a ", "e\u0301", "a b", "1|site"])
 def test_names_of_pymc_are_saved_and_read_again(name, tmp_path):
     with pm.Model(coords={f"{name}!": ["u", "v"]}) as model:

@@ -115,6 +115,7 @@ def densities(model, source, spread, rng):
     return np.array(mine) + constants, rows, eta
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FORMULAS)
 def test_rows_have_the_density_of_the_model(name, rng):
     model = model_of(*FORMULAS[name])
@@ -126,6 +127,7 @@ def test_rows_have_the_density_of_the_model(name, rng):
         np.testing.assert_allclose(mine, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WEIGHTED)
 def test_weighted_rows_have_the_density_of_the_model(name, rng):
     model = WEIGHTED[name]()
@@ -136,6 +138,7 @@ def test_weighted_rows_have_the_density_of_the_model(name, rng):
         np.testing.assert_allclose(mine, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["bernoulli", "binomial"])
 def test_the_clip_is_left_out_and_acts_only_on_rows_below_its_distance(name, rng):
     model = model_of(*FORMULAS[name])
@@ -174,6 +177,7 @@ def known_family(target):
     return target.likelihood.family if target.is_dense else None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "family"), [("bernoulli", LOGIT), ("poisson", POISSON), ("weighted poisson", None)])
 def test_without_effects_the_rows_are_linear_models_of_the_library(name, family, rng):
     model = model_of(*FORMULAS[name], predictors="x")
@@ -211,12 +215,14 @@ PLANS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", [name for name in PLANS if name != "gamma"])
 def test_plan_without_effects(family):
     response, known, _ = PLANS[family]
     assert known_family(amc.from_pymc(model_of(response, family, None, "x"))) is known
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", PLANS)
 def test_plan_for_effects_of_groups(family, monkeypatch):
     """The plan follows from the graph; other tests compare the terms with the model, and place the nodes."""
@@ -234,6 +240,7 @@ def test_plan_for_effects_of_groups(family, monkeypatch):
         assert type(integrated(model)) is plan
 
 
+@pytest.mark.thorough
 def test_the_inverse_link_of_gamma_rows_is_refused_at_the_initial_point():
     """The default link of Bambi: the mean is 1 / 0 at the initial point, so the error asks for an initval."""
     with pytest.raises(InvalidInputError, match=r"NaN at the initial point.*Give the variables an initval"):

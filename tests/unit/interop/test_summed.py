@@ -183,6 +183,7 @@ def all_values(without):
         yield {variable.name: part for variable, part in zip(supports, parts, strict=True)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_log_density_is_the_sum_over_all_values(kind, rng):
     model = kind(rng)
@@ -193,6 +194,7 @@ def test_log_density_is_the_sum_over_all_values(kind, rng):
     assert np.isfinite(without.compile_dlogp(mode=FAST)(point)).all()
 
 
+@pytest.mark.thorough
 def test_parameters_of_the_states_are_not_rows_though_as_many(rng):
     assert amc.from_pymc(groups_with_dims(rng)).n_obs == 2
     with pytest.raises(
@@ -225,6 +227,7 @@ def test_terms_of_rows_and_groups_sum_to_the_log_density(kind, rng):
     np.testing.assert_allclose(gradient, by_differences, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_equals_the_mixture_written_by_hand(rng):
     model = mixture(rng, 6)
     with pm.Model() as by_hand:
@@ -240,6 +243,7 @@ def test_equals_the_mixture_written_by_hand(rng):
     assert summed(by_hand) is by_hand
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [mixture, sites_in_rows, two_indicators, cells])
 def test_draws_follow_the_exact_weights(kind, rng):
     """Chi-squared tests of every entry at one theta; together they fail by chance in 1 of 10^4 runs."""
@@ -397,6 +401,7 @@ def shifted(variable, k, once=summed_model.terms_of_states.__globals__["_log_wei
     return once(variable, 1 - k)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", [no_weights, weights_twice, shifted])
 @pytest.mark.parametrize("kind", [structural_zeros, sites_in_rows])
 def test_planted_bugs_in_the_weights_are_refused(kind, bug, rng, monkeypatch):
@@ -405,6 +410,7 @@ def test_planted_bugs_in_the_weights_are_refused(kind, bug, rng, monkeypatch):
         summed(kind(rng))
 
 
+@pytest.mark.thorough
 def test_rows_of_a_wrong_group_are_refused(rng, monkeypatch):
     model = sites_in_rows(rng)
     found = summed_model.indicators(model, [model["z"]])
@@ -435,11 +441,13 @@ def test_a_model_without_other_parameters_is_left_to_pymc(rng):
         summed(model)
 
 
+@pytest.mark.thorough
 def test_explain_says_what_is_summed_out(rng):
     assert amc.explain(mixture(rng, 20)).startswith("z (3 values) of 20 entries summed out; y, 20 rows: ")
     assert amc.explain(cells(rng)).startswith("z (2 values) of 4 by 2 entries summed out; ")
 
 
+@pytest.mark.thorough
 def test_changed_data_are_refused(rng):
     model = sites_in_rows(rng)
     target = amc.from_pymc(model)
@@ -449,6 +457,7 @@ def test_changed_data_are_refused(rng):
         target.compile()
 
 
+@pytest.mark.thorough
 def test_data_in_place_of_the_rows_of_the_model_are_refused(rng):
     with pytest.raises(IncompatibleError, match="for the rows of the model only"):
         amc.from_pymc(outliers(rng), data={"X": np.zeros((9, 2))})

@@ -149,6 +149,7 @@ def evaluated(model, graph, b=0.7, a=1.6):
     return function(b, a)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", WRITTEN)
 def test_the_family_its_predictor_and_its_shape_are_found(name):
     family, make, shape = WRITTEN[name]
@@ -207,6 +208,7 @@ def differs(model, target, density=None):
     return float(np.max(np.abs(np.diff(found) - np.diff(expected)) / (1.0 + np.abs(expected[1:]))))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["invprobit", "cloglog", "dispersion", "gamma, Bambi", "weibull", "precision"])
 def test_rows_have_the_density_of_the_model(name):
     family, make, _ = WRITTEN[name]
@@ -239,6 +241,7 @@ def of_another_link(form):
 PLANTED = {"invprobit": ("Bernoulli", of_another_link), "weibull": ("WeibullBeta", swapped)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_wrong_form_is_noticed(name, monkeypatch):
     """The terms are compared with the model's, so PyTensor's are taken instead."""
@@ -251,6 +254,7 @@ def test_a_wrong_form_is_noticed(name, monkeypatch):
     assert differs(model, target) < 1e-9
 
 
+@pytest.mark.thorough
 def test_categorical_rows_have_a_predictor_for_each_class():
     with pm.Model() as model:
         slopes = pm.Normal("slopes", shape=2)
@@ -264,6 +268,7 @@ def test_categorical_rows_have_a_predictor_for_each_class():
     np.testing.assert_allclose(found, density({"slopes": theta}), rtol=1e-9)
 
 
+@pytest.mark.thorough
 def test_ordered_rows_have_a_predictor_and_cutpoints():
     with pm.Model() as model:
         slope = pm.Normal("slope")

@@ -43,6 +43,7 @@ def _groups(law):
     return model
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("law", "measured"),
     [

@@ -196,6 +196,7 @@ def test_a_full_disk_is_an_error_of_the_system_and_a_damaged_block_one_of_the_fi
     assert [entry.name for entry in tmp_path.iterdir()] == ["run.nc"]
 
 
+@pytest.mark.thorough
 def test_a_trace_is_saved_though_the_scheduler_of_dask_that_is_active_is_gone(tmp_path, monkeypatch):
     """Xarray asks it for a lock; a study then ended with a traceback where it had to say which scheduler is gone."""
     distributed = pytest.importorskip("distributed")

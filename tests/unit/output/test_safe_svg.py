@@ -80,6 +80,7 @@ def test_other_documents_are_refused(document):
         safe_svg(document)
 
 
+@pytest.mark.thorough
 def test_nothing_that_matplotlib_draws_is_left_out(monkeypatch):
     """But its metadata, and the line that names the type of the document."""
     figure, axes = subplots()

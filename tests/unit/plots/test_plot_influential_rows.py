@@ -46,6 +46,7 @@ def terms(target, theta):
     return target.target.y * eta - np.logaddexp(0.0, eta)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_it_draws_on_every_backend(target, trace, backend):
     collection = amc.plot_influential_rows(trace, target, backend=backend)

@@ -57,6 +57,7 @@ def test_plot_risk_draws_on_every_backend(curves, backend):
         assert dict(collection.viz[visual]["risk"].sizes) == {"sampler": 2, "estimand": 2}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_plot_cost_draws_on_every_backend(backend):
     collection = plot_cost(cost_runs(), backend=backend)
@@ -122,6 +123,7 @@ def test_plots_compose_with_arviz(curves):
     assert "ref_line" in collection.viz.children
 
 
+@pytest.mark.thorough
 def test_no_text_covers_another(curves, tmp_path):
     collection = plot_risk(curves, backend="matplotlib")
     figure = collection.get_viz("figure")
@@ -163,6 +165,7 @@ def test_cost_table_pools_traces():
     assert table.loc[0.1, "data_fraction_upper"] == pytest.approx(mean + 3.182446 * error)
 
 
+@pytest.mark.thorough
 def test_plot_cost_sorts_numbers_and_names_the_rest():
     collection = plot_cost(cost_runs(), backend="none")
     np.testing.assert_allclose(drawn(collection, "line", "data_fraction")["x"], [0.0, 0.1, 0.2])

@@ -104,6 +104,7 @@ def test_independent_draws_pass_every_gate():
     np.testing.assert_allclose(summaries["beta"].mean, normal_draws().mean(axis=(0, 1)))
 
 
+@pytest.mark.thorough
 def test_each_defect_fails_its_own_gate():
     assert failed(judged(second=normal_draws(2, shift=0.3))[0]).keys() == {"second_kernel"}
     spread = failed(judged(second=normal_draws(2, scale=1.3))[0])
@@ -187,6 +188,7 @@ def test_gradients_that_fail_steins_identities_are_no_control_variates(target, t
     assert "scores" not in tree.children
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_another_form_of_the_posterior_gives_the_same_law(target, tmp_path):
     """Control variates with the exact test: another kernel by its sums, the same posterior."""

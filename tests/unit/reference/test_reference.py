@@ -217,6 +217,7 @@ def test_a_second_call_reads_equal_draws_without_sampling(sampler, tmp_path):
     assert second["posterior"].attrs["content_hash"] == FakeTarget([1.0, 2.0]).content_hash()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("change", [{"draws": DRAWS + 1}, {"chains": 3}, {"random_seed": 4}, {"tune": 7}])
 def test_other_settings_are_sampled_anew(sampler, tmp_path, change):
     reference_posterior(FakeTarget([1.0]), cache_dir=tmp_path, enforce=True, **SETTINGS)
@@ -314,6 +315,7 @@ def _foreign(path, tree):
     save(tree, path)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("damage", [_garbage, _truncate, _altered_draw, _foreign])
 def test_a_damaged_or_foreign_file_is_computed_again(sampler, tmp_path, damage):
     first = reference_posterior(FakeTarget([1.0]), cache_dir=tmp_path, **SETTINGS)
@@ -461,6 +463,7 @@ def build():
     return scope["build"]
 
 
+@pytest.mark.thorough
 def test_model_hash_sees_data_priors_labels_and_deterministics(build):
     changed = [{"y": (1.0, 2.0, 5.0)}, {"scale": 2.0}, {"labels": ("a", "c")}, {"factor": 3.0}]
     hashes = [model_hash(build(**change)) for change in ({}, {}, *changed)]
@@ -532,6 +535,7 @@ def normal_density(theta):
     return -0.5 * shifted @ precision @ shifted
 
 
+@pytest.mark.thorough
 def test_grid_moments_of_a_correlated_normal_are_exact():
     variables = Variables({"beta": (2,)}, dims={"beta": ("coef",)}, coords={"coef": ["a", "b"]})
     tree = grid_reference(normal_density, variables, [(-6, 8), (-12, 8)])

@@ -107,6 +107,7 @@ def trace_of(draws, name="beta"):
 
 
 class TestTraces:
+    @pytest.mark.thorough
     def test_it_ranks_a_posterior_before_laws_that_are_off(self, rng):
         target = logistic(400)
         fit = amc.laplace(target)

@@ -362,6 +362,7 @@ class TestCorners:
         assert len(advance(chain, 100, dim)[0]) == 100
         check_bright_set(chain)
 
+    @pytest.mark.thorough
     def test_start_at_the_mode_where_every_gap_is_zero(self):
         """All data are dark there, and none goes bright before theta moves; then some do."""
         target = logistic()
@@ -385,6 +386,7 @@ class TestCorners:
         assert go_dark_probability(1e5, 0.01, 1.0) == 0.0
         assert go_bright_probability(1e5, 0.01, 1.0) == 1.0
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("bound", ["tuned", "untuned"])
     def test_far_starts_come_home(self, bound):
         """Started 30 away, every datum is bright; the chain comes back and most data go dark."""

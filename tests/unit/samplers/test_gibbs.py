@@ -47,6 +47,7 @@ def test_draws_are_integer_states_with_the_names_of_the_target():
     assert int(network.observed_data["rain"]) == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("thin", [1, 3])
 def test_costs_of_reading_all_terms(thin):
     for sampler in (amc.Gibbs(conditional="terms"), amc.Gibbs(amc.SequentialTTest(0.0, 4))):
@@ -99,6 +100,7 @@ def test_rounds_and_reads_of_a_sequential_test():
     assert (found["decision_rounds"] >= N_SITES).all() and (found["decision_rounds"] <= 3 * N_SITES).all()
 
 
+@pytest.mark.thorough
 def test_audits_of_all_decisions():
     found = stats(run(field(), amc.Gibbs(TEST), audit_every=1, draws=100))
     assert (found["decisions_audited"] == N_SITES).all()
@@ -120,6 +122,7 @@ def test_lp_is_the_log_density(sampler, target):
     np.testing.assert_allclose(trace.sample_stats["lp"], target.log_density(states), atol=1e-10)
 
 
+@pytest.mark.thorough
 def test_records_follow_the_test():
     assert {"accepted", "acceptance_rate", "decisions_audited", "max_term_ratio"}.isdisjoint(
         stats(run(field(), amc.Gibbs()))
@@ -234,6 +237,7 @@ def test_settings_survive_a_dict():
     assert Component.from_dict(sampler.to_dict()) == sampler
 
 
+@pytest.mark.thorough
 def test_cost_summary_reads_gibbs_traces():
     row = amc.cost_summary(run(field(), amc.Gibbs(TEST), draws=50, audit_every=1)).loc["all"]
     assert 0.4 < row["data_fraction"] < 1.0 and row["decisions_audited"] == 2 * 50 * N_SITES

@@ -94,6 +94,7 @@ def test_no_audits_where_none_were_asked_for_or_needed(test, audit_every):
 
 
 class TestChains:
+    @pytest.mark.thorough
     def test_every_comparison_can_be_audited(self):
         sampler = amc.samplers.SliceSampler(amc.samplers.Slice(0.5), amc.SequentialTTest(0.2, 20))
         settings = {"draws": 60, "tune": 0, "chains": 1, "random_seed": 1, "progressbar": False}
@@ -102,12 +103,14 @@ class TestChains:
         assert (stats["acceptance_rate"] == 1.0).all()
         assert 0 < int(stats["wrong_decisions"].sum()) < 0.3 * int(stats["decisions_made"].sum())
 
+    @pytest.mark.thorough
     def test_audits_by_time_look_at_its_draws(self):
         sampler = amc.samplers.SliceSampler(amc.samplers.Slice(0.5), amc.SequentialTTest(0.05, 100))
         settings = {"draws": 60, "tune": 0, "chains": 1, "random_seed": 1, "progressbar": False}
         stats = amc.sample(logistic(), sampler, **settings).sample_stats
         assert np.isfinite(stats["audited_log_ratio"]).any()
 
+    @pytest.mark.thorough
     def test_points_outside_the_support_are_outside_the_slice(self):
         target = logistic(prior=half_line)
         settings = {"draws": 200, "tune": 0, "chains": 1, "random_seed": 1, "progressbar": False}

@@ -66,6 +66,7 @@ def test_a_draw_of_many_steps_is_made_in_chunks(monkeypatch):
     assert len(chunks) == 100 and max(took for _, took in chunks) < 1.1 * CHUNK_SECONDS
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("thin", [7, 64, 1000])
 def test_no_chunk_passes_the_last_draw(thin, monkeypatch):
     """Chunks of whole draws, or of a part of one draw."""

@@ -195,6 +195,7 @@ class TestControlVariate:
         )  # fmt: skip
         assert all(array.shape[0] != 3 for array in ControlVariate(target, at=np.ones(3)).compile().data[2:])
 
+    @pytest.mark.thorough
     def test_set_up_is_booked_apart(self):
         target = ControlVariate(logistic(300))
         trace = sample(target, MetropolisHastings(Independence(target.laplace), SequentialTTest(0.05, 50)), **SETTINGS)

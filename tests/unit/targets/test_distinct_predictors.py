@@ -48,6 +48,7 @@ def total(target, theta):
     return math.fsum(full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs))
 
 
+@pytest.mark.thorough
 def test_weighted_terms_add_up_to_those_of_all_rows(rows):
     target = compressed(rows)
     assert isinstance(target, DistinctRows) and target.plain is rows and compressed(target) is target

@@ -141,6 +141,7 @@ def test_a_process_in_continuous_time_wants_single_rows():
         amc.samplers.ZigZag(fit).build(target)
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_a_choice_reads_distinct_rows_and_a_trace_keeps_all():
     rows = TARGETS["logistic"]()

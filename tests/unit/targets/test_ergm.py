@@ -172,6 +172,7 @@ def test_change_statistics_are_those_of_a_toggle(rng):
         assert change.tolist() == (values[0] - values[1]).tolist()
 
 
+@pytest.mark.thorough
 def test_auto_is_exact_where_it_can_be(rng):
     six, seven, large = random_graph(6, rng), random_graph(7, rng), random_graph(17, rng)
     assert ergm(six, ALL).build_simulator("auto").exact

@@ -107,6 +107,7 @@ def terms(target, theta):
     return full_terms(compiled.log_terms, theta, compiled.data, target.n_obs) + target.omitted_constants
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", cases(CASES))
 def test_terms_are_the_integrals_to_the_stated_error(case):
     data = Data(case)
@@ -118,6 +119,7 @@ def test_terms_are_the_integrals_to_the_stated_error(case):
     assert np.abs(errors).max() < 0.02
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", ["logit", "poisson"])
 def test_rows_that_share_an_effect_make_the_same_terms_with_few_exponentials(family):
     data = Data(family)
@@ -146,6 +148,7 @@ def test_second_derivatives_of_many_columns_are_mapped_without_a_large_matrix(mo
     np.testing.assert_allclose(at_once, (jacobian.T @ whole @ jacobian)[:, j, k], rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", cases(["logit", "probit", "binomial", "poisson", "negative binomial"]))
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_gradients_and_second_derivatives_are_those_of_the_terms(case, sign):
@@ -170,6 +173,7 @@ def expanded(target, theta, expand=None):
     return rows
 
 
+@pytest.mark.thorough
 def test_the_scale_is_even_and_its_edge_is_none():
     data = Data("logit")
     target, flat = data.target(), data.center * [1, 1, 1, 0]
@@ -269,6 +273,7 @@ def complete_part(target, theta):
 # --- set-up ---
 
 
+@pytest.mark.thorough
 def test_the_mode_is_found_and_nodes_are_added_where_they_are_needed():
     data = Data("logit", [6] * 60, seed=3)
     target = data.target(at=None)
@@ -321,6 +326,7 @@ def error_over_the_posterior(target):
     return error[order][np.searchsorted(np.cumsum(true[order]), 0.9)], (own @ thetas[:, 1] - mean) / sd
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("checks_tails", [True, False])
 def test_nodes_suffice_for_a_scale_with_heavy_tails(checks_tails, monkeypatch):
     """All rows of a group are equal, and sigma may be 40: 8 nodes err by .4 nats there, and by 1e-6 near the mode."""
@@ -336,6 +342,7 @@ def test_nodes_suffice_for_a_scale_with_heavy_tails(checks_tails, monkeypatch):
         assert error > 0.1 and abs(shift) > 0.1
 
 
+@pytest.mark.thorough
 def test_too_few_nodes_for_a_heavy_tail_are_a_warning():
     groups = np.repeat(np.arange(5), [30, 1, 30, 30, 20])
     with pytest.warns(amc.errors.SamplingWarning, match="with 64 nodes the error of .* by 0.075 nats"):

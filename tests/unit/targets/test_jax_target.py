@@ -65,6 +65,7 @@ def in_jax(dtype="float64"):
     return JaxTarget(loglik, {"beta": np.zeros(DIM)}, data(), prior_scale=2.0, dtype=dtype)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SAMPLERS)
 @pytest.mark.parametrize(("dtype", "rounding"), [("float64", 1e-12), ("float32", 1e-4)])
 def test_its_draws_are_those_of_the_library(name, dtype, rounding):
@@ -83,6 +84,7 @@ def test_its_draws_are_those_of_the_library(name, dtype, rounding):
             assert np.array_equal(ours["sample_stats"][count], theirs["sample_stats"][count])
 
 
+@pytest.mark.thorough
 def test_terms_and_gradients_are_those_of_jax():
     """Also where a batch is padded, or cut; a padding row that counted would show in the gradient."""
     target = JaxTarget(network_loglik, network(), data(), dtype="float64", prior_scale=1.0)
@@ -100,6 +102,7 @@ def test_terms_and_gradients_are_those_of_jax():
             assert np.allclose(slope, np.asarray(sums(theta)), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_variables_are_the_leaves_by_path():
     target = JaxTarget(network_loglik, network(), data())
     assert dict(target.variables.shapes) == {"first.bias": (2,), "first.kernel": (DIM, 2), "last.kernel": (2, 1)}
@@ -109,6 +112,7 @@ def test_variables_are_the_leaves_by_path():
         JaxTarget(loglik, {"a": {"b": np.zeros(1)}, "a.b": np.zeros(1)}, data())
 
 
+@pytest.mark.thorough
 def test_scales_by_leaf_and_a_prior_in_jax_are_the_same_prior():
     scales = {"first": {"kernel": 0.3, "bias": 1.0}, "last": {"kernel": np.array([[2.0], [3.0]])}}
 
@@ -129,6 +133,7 @@ def test_scales_by_leaf_and_a_prior_in_jax_are_the_same_prior():
         JaxTarget(network_loglik, network(), data(), prior_scale={"first": 1.0})
 
 
+@pytest.mark.thorough
 def test_its_hash_follows_helpers_and_constants_at_any_depth():
     def model(gain):
         table = np.full(DIM, gain)
@@ -146,6 +151,7 @@ def test_its_hash_follows_helpers_and_constants_at_any_depth():
     assert in_jax("float32").content_hash() != in_jax("float64").content_hash()
 
 
+@pytest.mark.thorough
 def test_its_hash_is_the_same_in_another_process(tmp_path):
     script = tmp_path / "model.py"
     script.write_text(
@@ -208,6 +214,7 @@ def test_operations_are_those_that_xla_counts():
     assert 2 * DIM < work.operations < 40 * DIM and work.gradient > work.operations
 
 
+@pytest.mark.thorough
 def test_a_late_start_is_reported(tmp_path):
     """Where JAX runs before, its asynchronous dispatch stays on; the warning says what that means."""
     script = tmp_path / "late.py"
@@ -222,6 +229,7 @@ def test_a_late_start_is_reported(tmp_path):
     assert out.count("JAX was started before approxmcmc") == 1
 
 
+@pytest.mark.thorough
 def test_the_code_of_the_documentation_runs():
     page = (Path(__file__).parents[3] / "docs" / "networks.md").read_text(encoding="utf-8")
     code, _ = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)

@@ -65,6 +65,7 @@ def test_the_density_is_that_of_intervals_and_the_gradient_its_slopes(kind):
     np.testing.assert_allclose(gradient, slopes, rtol=1e-7)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("scales", [(2.0, 3.0), (np.inf, np.inf)])
 def test_the_twin_of_pymc_has_the_same_density(scales):
     target = of_kind("table", prior_scale=scales[0], cutpoint_scale=scales[1], offset=OFFSET)

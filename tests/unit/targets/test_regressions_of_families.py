@@ -121,6 +121,7 @@ def test_terms_are_the_log_density_and_gradients_its_slopes(name, of, rng):
     np.testing.assert_allclose(gradient, slopes, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", MODELS)
 def test_the_mode_is_where_the_gradient_of_the_posterior_is_zero(name):
     """Newton's steps need the second derivatives, too."""
@@ -150,6 +151,7 @@ def test_a_shape_is_in_the_trace_and_its_logarithm_in_theta():
     assert log_prior(theta) - log_prior(np.zeros(6)) == pytest.approx(expected[0] - expected[1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("of", ["matrix", "table"])
 @pytest.mark.parametrize("name", MODELS)
 def test_the_twin_of_pymc_has_the_same_density(name, of, rng):

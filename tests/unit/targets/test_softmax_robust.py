@@ -202,6 +202,7 @@ class TestBounds:
         gap = full_terms(bound.gaps, eta, bound.data, 3)
         np.testing.assert_allclose(gap, 1.57904696 - 1.45802009, atol=1.1e-8)
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize(("name", "kind"), KINDS)
     @given(seed=st.integers(0, 2**31), spread=st.sampled_from([0.1, 1.0, 30.0]))
     def test_they_are_bounds_and_their_sums_are_sums(self, name, kind, seed, spread):

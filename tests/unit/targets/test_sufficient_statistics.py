@@ -60,6 +60,7 @@ def places(target):
     yield np.zeros(at.size)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_the_likelihood_is_that_of_the_rows(case):
     target = model(case)
@@ -206,6 +207,7 @@ TWINS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TWINS)
 def test_the_twin_of_pymc_has_the_same_density(name):
     target = TWINS[name]()

@@ -138,6 +138,7 @@ def test_a_glm_of_a_table_is_the_same_model(table, y, rng):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.thorough
 def test_tables_of_dask_are_read_as_those_of_pandas(table, y, rng):
     table = table.assign(site=table["site"].astype(str))
     frame = dd.from_pandas(table, npartitions=3)

@@ -241,6 +241,7 @@ def test_starting_values_of_a_whole_model_are_named(two_means, given):
         amc.NUTS().run(two_means, asked(FixedDraws(5), initvals=given))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("function", [amc.audit, amc.bias])
 def test_what_reads_terms_says_why_it_cannot(two_means, function):
     trace = amc.sample(two_means, draws=50, **QUIET)
@@ -294,6 +295,7 @@ def test_a_model_that_cannot_start_is_an_error(two_means, monkeypatch):
         amc.sample(two_means, **QUIET)
 
 
+@pytest.mark.thorough
 def test_a_model_that_cannot_start_has_pymcs_diagnosis():
     with pm.Model() as model:
         pm.Poisson("y", pt.exp(pm.Normal("m")), observed=[1, 2, -3])

@@ -1,0 +1,188 @@
+"""The session `tests`, which runs one check of each thing, uses every public name, and each sampler against a truth.
+
+The check reads the source of the tests: a name of the package counts if a test of the session uses it, or a helper,
+fixture or table of the same file that this test uses.
+"""
+
+import ast
+import types
+from pathlib import Path
+
+import pytest
+
+import approxmcmc as amc
+from approxmcmc import acceptance, diagnostics, plots, proposals, samplers, surrogate, targets
+from approxmcmc.contracts import AcceptanceTest, Proposal, Sampler
+
+ROOT = Path(__file__).parents[2]
+ROOMS = (acceptance, diagnostics, plots, proposals, samplers, surrogate, targets)
+LEFT_OUT = {"thorough", "statistical", "bench", "faults"}  # marks of tests that the session leaves to others
+# Oracles with a compiled chain in the session: Metropolis-Hastings, gradients, sites, bright rows, auxiliary data,
+# levels of a slice, counts of rows, and events.
+KERNELS = ("textbook", "langevin", "gibbs", "firefly", "exchange_textbook", "slice", "exact_subsampling", "pdmp")
+COMPILED = "core"  # a test that needs the compiler is in the session if it has this mark
+ORACLES = {  # members whose textbook step or choice is a unit test
+    "CheapestExactTest": "tests/unit/acceptance/test_exact_subsampling.py",
+    "StochasticGradientFisherScoring": "tests/unit/proposals/test_fisher_scoring.py",
+}
+
+
+def setting(name):
+    """Return a constant of the noxfile."""
+    for node in ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == name:
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"noxfile.py no longer assigns {name}")
+
+
+def imported(module):
+    """Return what the names mean that a file imports from the package: name in the file -> name in the package."""
+    found = {}
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "approxmcmc":
+            found |= {alias.asname or alias.name: alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.asname: alias.name for alias in node.names if alias.asname and "approxmcmc" in alias.name}
+    return found
+
+
+def words(node):
+    """Return the names and arguments below a node; an argument of a test may be a fixture."""
+    found = {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
+    return found | {child.arg for child in ast.walk(node) if isinstance(child, ast.arg)}
+
+
+def package_names(node, meaning):
+    """Return what a node uses of the package: imported names, and attributes of imported names, as in `amc.risk`."""
+    found = {meaning[word] for word in words(node) if word in meaning}
+    for child in ast.walk(node):
+        if isinstance(child, ast.Attribute):
+            root, *chain = ast.unparse(child).split(".")
+            if root in meaning and all(name.isidentifier() for name in chain):
+                found |= set(chain)
+    return found
+
+
+def marks(nodes):
+    """Return the names of the marks of pytest in decorators, or in the value of `pytestmark`."""
+    return {
+        child.attr
+        for node in nodes
+        for child in ast.walk(node)
+        if isinstance(child, ast.Attribute) and ast.unparse(child.value) == "pytest.mark"
+    }
+
+
+def own_marks(decorators):
+    """Return the marks of a whole function or class: those inside `parametrize` are marks of single cases."""
+    return {name for node in decorators if "parametrize" not in ast.unparse(node) for name in marks([node])}
+
+
+def is_in_the_session(mine, of_cases):
+    """Return whether `tests` runs a test with these marks, and these marks of single cases."""
+    if mine & LEFT_OUT:
+        return False
+    return "needs_jit" not in mine or COMPILED in mine | of_cases
+
+
+def of_tests(body, outer):
+    """Yield (function, whether the session runs it) for each test in a body that has the marks `outer`."""
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+            yield from of_tests(node.body, outer | own_marks(node.decorator_list))
+        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+            yield node, is_in_the_session(outer | own_marks(node.decorator_list), marks(node.decorator_list))
+
+
+def definitions(module):
+    """Return the top-level statement of each name that a file defines by itself."""
+    found = {}
+    for node in module.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found[node.name] = node
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            assigned = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {word: node for target in assigned for word in words(target)}
+    return found
+
+
+def reached(node, defined):
+    """Return a node and all definitions of its file that it uses, directly or by others."""
+    seen = []
+    waiting = [node]
+    while waiting:
+        seen.append(waiting.pop())
+        more = [defined[word] for word in sorted(words(seen[-1])) if word in defined]
+        waiting += [each for each in more if each not in seen and each not in waiting]
+    return seen
+
+
+def names_in_the_session(source):
+    """Return what those tests of a file use of the package that the session runs."""
+    module = ast.parse(source)
+    defined, meaning = definitions(module), imported(module)
+    whole = marks([defined["pytestmark"]]) if "pytestmark" in defined else set()
+    run = [test for test, is_run in of_tests(module.body, whole) if is_run]
+    return {name for test in run for node in reached(test, defined) for name in package_names(node, meaning)}
+
+
+def names_of(folder):
+    """Return what the tests of a folder use of the package that the session runs."""
+    files = sorted((ROOT / folder).rglob("test_*.py"))
+    return {name for file in files for name in names_in_the_session(file.read_text(encoding="utf-8"))}
+
+
+@pytest.fixture(scope="module")
+def used():
+    """Return for each folder of the session what its tests use."""
+    return {folder: names_of(folder) for folder in setting("SHORT")}
+
+
+def public_names():
+    """Return the names of the package and of the rooms with components, results and plots, without those of rooms."""
+    found = [(name, getattr(room, name)) for room in (amc, *ROOMS) for name in room.__all__]
+    return {name for name, each in found if not isinstance(each, types.ModuleType) and not name.startswith("_")}
+
+
+def members(role):
+    """Return the names of the classes that play a role."""
+    found = [(name, getattr(room, name)) for room in ROOMS for name in room.__all__]
+    return {name for name, each in found if isinstance(each, type) and issubclass(each, role)}
+
+
+def test_every_public_name_is_used(used):
+    assert public_names() - set().union(*used.values()) == set()
+
+
+@pytest.mark.parametrize("role", [AcceptanceTest, Proposal, Sampler])
+def test_every_member_of_a_role_is_held_to_an_enumerated_truth(used, role):
+    assert members(role) - used["tests/oracle"] == members(role) & set(ORACLES)
+
+
+@pytest.mark.parametrize(("member", "file"), ORACLES.items())
+def test_an_oracle_among_the_unit_tests_is_in_the_session(member, file):
+    assert member in names_in_the_session((ROOT / file).read_text(encoding="utf-8"))
+
+
+def test_the_layer_has_compiled_chains():
+    files = [ROOT / "tests" / "oracle" / f"test_{name}.py" for name in KERNELS]
+    assert [file.name for file in files if f"pytest.mark.{COMPILED}" not in file.read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.parametrize(
+    ("mark", "counts"),
+    [
+        ("", True),
+        ("@pytest.mark.slow", True),
+        ("@pytest.mark.thorough", False),
+        ("@pytest.mark.needs_jit", False),
+        ("@pytest.mark.needs_jit\n@pytest.mark.core", True),
+        ("@pytest.mark.parametrize('k', [1, pytest.param(2, marks=pytest.mark.thorough)])", True),
+    ],
+)
+def test_a_name_counts_where_a_test_of_the_session_uses_it(mark, counts):
+    before = "import approxmcmc as amc\nTABLE = [amc.samplers.ZigZag()]\ndef helper():\n    return TABLE\n"
+    source = f"{before}{mark}\ndef test_it(Gibbs):\n    helper().risk, amc.sample().bias\n"
+    assert ("ZigZag" in names_in_the_session(source)) == counts
+    assert not {"risk", "bias", "Gibbs"} & names_in_the_session(source)
+    assert names_in_the_session(f"{source}\npytestmark = pytest.mark.thorough\n") == set()
