@@ -65,6 +65,7 @@ _HOMES = {
         "WeibullRegression",
     ),
     "approxmcmc.study": ("Study",),
+    "approxmcmc.updating": ("update",),
     "approxmcmc.whole_chains": ("NUTS",),
 }
 _NAMES = {name: home for home, names in _HOMES.items() for name in names}

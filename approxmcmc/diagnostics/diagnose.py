@@ -10,6 +10,7 @@ import xarray as xr
 import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test, and classes are known once imported)
 from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding, Verdict
 from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence, effective
+from approxmcmc.diagnostics.drift import drift
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
 from approxmcmc.diagnostics.finite import finite
 from approxmcmc.diagnostics.further_runs import further_runs
@@ -55,7 +56,8 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     the gates computed from audits, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01,
     or what chance explains if that is more), bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_;
     where chains started, and whether a search from far starts found other modes; which runs were made after failed
-    checks, and whether their chains saw other places; the gates of an expansion. `sample`
+    checks, and whether their chains saw other places; the gates of an expansion; whether rows that `update` added fit
+    the posterior of the earlier ones. `sample`
     reports failed checks in one `SamplingWarning` and stores their names, joined by commas, in the posterior's
     attribute ``problems`` and their rows as JSON in ``diagnosis``.
 
@@ -114,6 +116,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
             *of_modes,
             *expansion_gates(posterior.attrs, settings, stats),
         ]
+    found += drift(posterior.attrs)
     found += further_runs(posterior, others_fail=any(finding.fires for finding in found))
     return sorted(found, key=lambda one: VERDICTS.index(one.verdict))
 

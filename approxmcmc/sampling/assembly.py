@@ -75,6 +75,8 @@ def starting_points(
     NotFiniteError
         When 100 random starts found no finite log density.
     """
+    if isinstance(initvals, ProvenStarts):
+        return as_points(initvals.points, variables, len(streams)), 0
     if initvals is None or callable(getattr(initvals, "draw", None)):  # an xarray object may have a coordinate draw
         draw_start = draw_start if initvals is None else initvals.draw
         return _search(program, draw_start, [own.start for own in streams])
@@ -157,6 +159,12 @@ def _numbers(values: Any, what: str) -> np.ndarray:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{what} must be numbers, found {values!r:.200}") from error
+
+
+class ProvenStarts(NamedTuple):
+    """Starting points (chains, dim) where the log density is known to be finite, so that no pass has to check it."""
+
+    points: np.ndarray
 
 
 class Settings(NamedTuple):

@@ -660,7 +660,9 @@ class ControlVariate(
         if self._names_rows:
             attrs |= {"setup_influential_rows": len(self.always_read), "setup_light_spread": self.spread}
             return attrs
-        if not self.at_pilot:
+        if len(self._sums) > 1:  # rows came since the centre was placed, and `update` decides whether it still serves
+            attrs["setup_distance_from_mode"] = self.distance_to_mode
+        elif not self.at_pilot:
             attrs["setup_distance_to_mode"] = self.distance_to_mode
         attrs["setup_variance_ratio"] = self.variance_ratio
         return attrs

@@ -35,7 +35,7 @@ ORDER = (
     {"runs"},
     {"further_runs"},
     {"api"},
-    {"auditing", "importance", "leave_one_out", "prediction", "resuming"},
+    {"auditing", "importance", "leave_one_out", "prediction", "resuming", "updating"},
     {"study"},
     {"cli", "__init__", "__main__"},
 )
