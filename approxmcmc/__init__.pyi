@@ -94,6 +94,7 @@ from approxmcmc.targets import (
     SoftmaxRegression as SoftmaxRegression,
     WeibullRegression as WeibullRegression,
 )
+from approxmcmc.updating import update as update
 from approxmcmc.whole_chains import NUTS as NUTS
 
 __version__: str

@@ -183,16 +183,11 @@ def update(
             centre = _centre(target, grown, steps)
             if new_centre or (new_centre is None and centre.why):
                 centre = centre._replace(why=centre.why or "new_centre=True")
-                before = grown
                 grown = _placed_anew(grown)
                 passes = sum(int(grown.setup_attrs[key]) for key in grown.setup_attrs if key.endswith("_passes"))
                 if progressbar:
-                    tell(
-                        "update: a new centre of the expansion, because %s; %d passes over %d rows",
-                        centre.why,
-                        passes,
-                        before.target.n_obs,
-                    )
+                    sentence = "update: a new centre of the expansion, because %s; %d passes over %d rows"
+                    tell(sentence, centre.why, passes, grown.target.n_obs)
             else:
                 centre = centre._replace(why="")
             if sampler is None:
@@ -291,8 +286,8 @@ def _centre(old: Any, grown: ControlVariate, steps: int) -> Centre:
 def reads_of_residuals(split: ControlVariate) -> float:
     """Return about how many light rows a decision between two posterior draws must read.
 
-    That is N^2 var(r) / .15^2, with r the change of a residual, from `ROWS_LOOKED_AT` rows and `PAIRS` pairs of draws of
-    the normal approximation: the error of the sum of all residuals is then .15.
+    That is N^2 var(r) / .15^2, with r the change of a residual, from `ROWS_LOOKED_AT` rows and `PAIRS` pairs of draws
+    of the normal approximation: the error of the sum of all residuals is then .15.
     """
     assert split.laplace is not None
     rng = np.random.default_rng(0)  # equal targets show equal numbers
@@ -397,7 +392,7 @@ def _starts(draws: np.ndarray, more: Any, random_seed: Any) -> ProvenStarts:
                 break
         else:
             raise InvalidInputError(
-                f"update: at {TRIES} draws of the earlier posterior some new rows have probability 0, or a density that "
-                "is not finite; compare the new rows with the earlier ones"
+                f"update: at {TRIES} draws of the earlier posterior some new rows have probability 0, or a density "
+                "that is not finite; compare the new rows with the earlier ones"
             )
     return ProvenStarts(np.array(points))

@@ -66,6 +66,7 @@ VERBS = {  # from a model to its answer, and the pictures on the way
     "sample",
     "save",
     "stein_discrepancy",
+    "update",
 }
 METHODS = {  # the textbook methods: a user who knows one types its name
     "AlwaysAccept",
@@ -106,6 +107,7 @@ def test_a_name_on_top_is_that_of_its_room():
         "approxmcmc.leave_one_out",
         "approxmcmc.prediction",
         "approxmcmc.resuming",
+        "approxmcmc.updating",
     }
     for name, home in amc._NAMES.items():
         assert home in files or name in importlib.import_module(home).__all__
