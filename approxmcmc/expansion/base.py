@@ -38,6 +38,8 @@ class Expansion(abc.ABC):
     """Index in the whole data of the first row of this expansion; 0 unless it belongs to a part."""
     is_closed: bool = True
     """Whether second derivatives are in closed form, so that the Hessian of the sum takes one pass."""
+    values_are_cheap: bool = False
+    """Whether `log_likelihood` takes a small part of the time of `at`, and leaves no state behind."""
     columns: int
     """Numbers for each row."""
     mapped: bool

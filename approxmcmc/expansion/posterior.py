@@ -19,6 +19,7 @@ STEP = 1e-3  # of differences of the prior's gradient, in units of the larger of
 # Up to so many parameters the 4 dim^2 calls of the prior take 30 ms; compiling its gradient takes a second or more.
 FEW_PARAMETERS = 64
 
+ROUNDING = 1e-9  # relative difference of two sums of the same terms; generous
 UNSEEN = 1e-4  # posterior standard deviations: a gradient error of this size does not affect a search for a mode
 
 
@@ -68,6 +69,18 @@ class Posterior:
     def at(self, theta: np.ndarray) -> Quadratic:
         """Return value, gradient and Hessian of the log posterior at theta."""
         return self.expansion.at(theta) + self.prior_at(theta)
+
+    def may_reach(self, theta: np.ndarray, height: float) -> bool:
+        """Return False if the log density at theta is below `height`, True if it is not, or if only `at` can decide.
+
+        It takes one pass where values are cheap. Their sum may differ from that of `at` by `ROUNDING`, so a value that
+        is nearly high enough is left to `at`.
+        """
+        if not self.expansion.values_are_cheap:
+            return True
+        assert isinstance(self.expansion, GeneralExpansion)
+        value = self.expansion.log_likelihood(theta) + float(self.log_prior(theta))
+        return value >= height - ROUNDING * (1.0 + abs(height))
 
     def prior_gradient(self, theta: np.ndarray) -> np.ndarray:
         """Return the gradient of the log prior at theta; shape (dim,)."""

@@ -15,7 +15,7 @@ from approxmcmc.diagnostics.expansion_gates import expansion_gates, laplace_shar
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.expansion.quadratic import empty_rows
-from approxmcmc.numerics import Laplace, find_mode, laplace
+from approxmcmc.numerics import Laplace, find_mode, laplace, newton
 from approxmcmc.proposals import Independence, Mixture, PreconditionedCrankNicolson, RandomWalk, SingleSite
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.surrogate import ControlVariate
@@ -115,6 +115,22 @@ class TestMode:
         target = amc.FunctionTarget(lambda theta, data, i: 0.0, lambda theta: 0.0, data=np.zeros(3), n_obs=3, dim=1)
         with pytest.raises(InvalidInputError, match="is flat or bends up"):
             find_mode(target)
+
+    @pytest.mark.parametrize("stalled", [newton.STALLED, 8])
+    def test_a_search_at_a_kink_ends_early(self, stalled, monkeypatch):
+        """The density exp(-(theta - .5)^2 / 2 - .9 |theta|) has its mode at 0, where its slopes are 1.4 and -.4."""
+        monkeypatch.setattr(newton, "STALLED", stalled)
+        target = amc.FunctionTarget(
+            lambda theta, data, i: -0.5 * (theta[0] - 0.5) ** 2,
+            lambda theta: -0.9 * abs(theta[0]),
+            data=np.zeros(1),
+            n_obs=1,
+            dim=1,
+        )
+        decrements = []
+        with pytest.raises(InvalidInputError, match="kink"):
+            find_mode(target, start=np.ones(1), progress=lambda passes, decrement: decrements.append(decrement))
+        assert len(decrements) == stalled + 1
 
     def test_bad_starts_and_targets_are_refused(self):
         with pytest.raises(InvalidInputError, match=r"start must have shape \(3,\)"):

@@ -13,6 +13,8 @@ from approxmcmc.engine.compiler.compile import batched
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.expansion.general import OwnExpansion
+from approxmcmc.numerics import find_mode
 from approxmcmc.targets import GroupedTarget
 from approxmcmc.targets.groups import accuracy, link, louis, quadrature
 from approxmcmc.targets.groups.accuracy import points
@@ -409,3 +411,19 @@ def groups_of(table):
     target = object.__new__(GroupedTarget)
     target.data = tuple(table)
     return target
+
+
+@pytest.mark.parametrize("start", [(6.0, -4.0, 3.0, 2.0), (-8.0, 5.0, 5.0, -2.0)])
+def test_a_search_for_the_mode_expands_where_values_rise_and_takes_the_same_steps(start, monkeypatch):
+    target = Data("logit, large scale", [2, 3, 5, 8, 13]).target()
+    expanded = []
+    expand = OwnExpansion._total
+    monkeypatch.setattr(OwnExpansion, "_total", lambda self, theta: expanded.append(theta) or expand(self, theta))
+    found, calls = [], []
+    for cheap in (True, False):
+        monkeypatch.setattr(OwnExpansion, "values_are_cheap", cheap)
+        expanded.clear()
+        found.append(find_mode(target, start=start))
+        calls.append(len(expanded))
+    np.testing.assert_array_equal(found[0].theta, found[1].theta)
+    assert calls[0] < calls[1]
