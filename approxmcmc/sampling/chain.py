@@ -3,7 +3,9 @@
     repeat for each draw:  repeat `thin` times:  step;  then record theta, counts, values, seconds.
 
 The loop makes a given number of steps, so it may end between two draws: what the unfinished draw has recorded is part
-of the chain (:class:`Clock`), and the next call completes it. Draws and records do not depend on where the loop ends.
+of the chain (:class:`UnfinishedDraw`), and the next call completes it. Draws and records do not depend on where the
+loop ends. The records are not part of the state, because a step passes its state from function to function, and each
+array in it costs time at each call.
 
 A step is ``step(streams, state, count, value) -> status``: it moves ``state.theta`` in place, adds what it read,
 evaluated and decided to `count`, writes its values to `value`, and returns 1 if it moved, 0 if it stayed, and FAILED if
@@ -49,32 +51,42 @@ FAILED = -1
 
 
 class Clock(NamedTuple):
-    """The progress of a chain, and the records of its unfinished draw.
+    """The progress of a chain.
 
     `steps` (1,): steps made. `n_tune`: number of tuning steps, the first ones. `audit_probability`: the probability
-    that a decision is audited. `begun` (1,): steps made of the unfinished draw. `acceptance` (1,): the sum of their
-    acceptance rates, divided by the steps of a draw. `draw_counts`, `draw_values`: their counts and values.
+    that a decision is audited.
     """
 
     steps: np.ndarray
     n_tune: int
     audit_probability: float
-    begun: np.ndarray
-    acceptance: np.ndarray
-    draw_counts: np.ndarray
-    draw_values: np.ndarray
 
 
 def new_clock(n_tune: int, audit_probability: float = 0.0) -> Clock:
     """Return the clock of a chain before its first step."""
-    return Clock(
+    return Clock(np.zeros(1, dtype=np.int64), int(n_tune), float(audit_probability))
+
+
+class UnfinishedDraw(NamedTuple):
+    """The records of the draw that a chain is making.
+
+    `steps` (1,): steps made of it. `acceptance` (1,): the sum of their acceptance rates, divided by the steps of a
+    draw. `counts`, `values`: what they counted and recorded.
+    """
+
+    steps: np.ndarray
+    acceptance: np.ndarray
+    counts: np.ndarray
+    values: np.ndarray
+
+
+def new_draw() -> UnfinishedDraw:
+    """Return the records of a draw before its first step."""
+    return UnfinishedDraw(
         steps=np.zeros(1, dtype=np.int64),
-        n_tune=int(n_tune),
-        audit_probability=float(audit_probability),
-        begun=np.zeros(1, dtype=np.int64),
         acceptance=np.zeros(1),
-        draw_counts=np.zeros(len(COUNT_NAMES), dtype=np.int64),
-        draw_values=np.zeros(len(VALUE_NAMES)),
+        counts=np.zeros(len(COUNT_NAMES), dtype=np.int64),
+        values=np.zeros(len(VALUE_NAMES)),
     )
 
 
@@ -111,46 +123,49 @@ def book_audit(decision: int, exact: int, count: np.ndarray) -> None:
 
 @cached_by_content(maxsize=64)
 def make_chain(step: Callable[..., int]) -> Callable[..., int]:
-    """Return the loop around a step, ``advance(streams, state, steps, thin, draws, counts, values) -> steps made``."""
+    """Return the loop around a step.
+
+    It is ``advance(streams, state, unfinished, steps, thin, draws, counts, values) -> steps made``.
+    """
 
     def advance(
         streams: Streams,
         state: Any,
+        unfinished: UnfinishedDraw,
         steps: int,
         thin: int,
         draws: np.ndarray,
         counts: np.ndarray,
         values: np.ndarray,
     ) -> int:
-        clock = state.clock
-        count = clock.draw_counts
-        value = clock.draw_values
+        count = unfinished.counts
+        value = unfinished.values
         made = 0
         draw = 0
         while made < steps:
             started = nanoseconds()
-            if clock.begun[0] == 0:
+            if unfinished.steps[0] == 0:
                 count[:] = 0
                 assign(value, BLANK_VALUES)
-                clock.acceptance[0] = 0.0
-            steps_now = min(thin - clock.begun[0], steps - made)
+                unfinished.acceptance[0] = 0.0
+            steps_now = min(thin - unfinished.steps[0], steps - made)
             for _ in range(steps_now):
                 status = step(streams, state, count, value)
                 if status == FAILED:
                     return made
-                clock.acceptance[0] += value[ACCEPTANCE_RATE] / thin
-                clock.steps[0] += 1
-                clock.begun[0] += 1
+                unfinished.acceptance[0] += value[ACCEPTANCE_RATE] / thin
+                unfinished.steps[0] += 1
+                state.clock.steps[0] += 1
                 made += 1
             value[SECONDS] += 1e-9 * (nanoseconds() - started)  # audits have subtracted their time
-            if clock.begun[0] == thin:
+            if unfinished.steps[0] == thin:
                 assign(draws[draw], state.theta)
                 count[ACCEPTED] = status
-                value[ACCEPTANCE_RATE] = clock.acceptance[0]
+                value[ACCEPTANCE_RATE] = unfinished.acceptance[0]
                 value[LP] = state.log_density[0]
                 assign(counts[draw], count)
                 assign(values[draw], value)
-                clock.begun[0] = 0
+                unfinished.steps[0] = 0
                 draw += 1
         return made
 
@@ -165,6 +180,7 @@ def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
     def enter(
         generators: Any,
         state: Any,
+        unfinished: UnfinishedDraw,
         steps: int,
         thin: int,
         draws: np.ndarray,
@@ -178,13 +194,13 @@ def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
             generator_at(generators.audit),
             generator_at(generators.start),
         )
-        return advance(streams, state, steps, thin, draws, counts, values)
+        return advance(streams, state, unfinished, steps, thin, draws, counts, values)
 
     return enter
 
 
 class Loop:
-    """The loop around a step, ``loop(streams, state, steps, thin, draws, counts, values) -> steps made``.
+    """The loop around a step, ``loop(streams, state, unfinished, steps, thin, draws, counts, values) -> steps made``.
 
     The loop was compiled for a template `state`. Arrays that the template shares with a chain, such as data and tables,
     are used by many chains on many threads, so no step writes to them.
@@ -222,7 +238,7 @@ def compile_chain(step: Callable[..., int], state: Any) -> Loop:
     if config.DISABLE_JIT:
         return Loop(make_chain(step), state)
     generators = nb.BaseTuple.from_types([ADDRESSES] * len(Streams._fields), Streams)
-    signature = nb.int64(generators, type_of(state), nb.int64, nb.int64, MATRIX, COUNTS, MATRIX)
+    signature = nb.int64(generators, type_of(state), type_of(new_draw()), nb.int64, nb.int64, MATRIX, COUNTS, MATRIX)
     loop = entry_point(kernel(make_entry(make_chain(step)), signature, allocates=False), signature)
 
     def advance(streams: Streams, *arguments: Any) -> int:
@@ -254,6 +270,7 @@ class CompiledChain:
         self.loop = loop
         self.streams = streams
         self.state = state
+        self.unfinished = new_draw()
         self.auditor = auditor
         self.fixed = fixed
         self.explain_failure = explain
@@ -268,11 +285,11 @@ class CompiledChain:
     @property
     def memory(self) -> dict[str, Any]:
         """Return the arrays that change during the run, by name, and the numbers of the set-up."""
-        return self.loop.memory(self.state, self.fixed)
+        return self.loop.memory(self.state, self.fixed) | dict(leaves(self.unfinished, "unfinished"))
 
     def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make `steps` steps and record every `thin`-th state; return the steps made."""
-        made = int(self.loop(self.streams, self.state, steps, thin, draws, counts, values))
+        made = int(self.loop(self.streams, self.state, self.unfinished, steps, thin, draws, counts, values))
         raise_kept()  # an exception in a Python function that the kernels called
         return made
 
@@ -295,7 +312,7 @@ class WatchedChain(CompiledChain):
         made = 0
         rows = 0
         while made < steps:
-            begun = int(clock.begun[0])
+            begun = int(self.unfinished.steps[0])
             checks = int(clock.steps[0] - begun).bit_length()  # at the last draw
             draws_until_check = math.ceil(((1 << checks) - (clock.steps[0] - begun)) / thin)
             wanted = min(steps - made, draws_until_check * thin - begun)
@@ -304,7 +321,7 @@ class WatchedChain(CompiledChain):
             rows += (begun + done) // thin
             if done < wanted:
                 return made
-            is_due = clock.begun[0] == 0 and int(clock.steps[0]).bit_length() > checks
+            is_due = self.unfinished.steps[0] == 0 and int(clock.steps[0]).bit_length() > checks
             if is_due and not self.watch(self.begun_at, self.state.theta, counts[rows - 1]):
                 assign(self.state.proposed, self.state.theta)  # reported as the place where the check failed
                 return made - 1

@@ -31,7 +31,7 @@ from approxmcmc.samplers.firefly.joint import make_bright
 from approxmcmc.samplers.firefly.step import firefly_step
 from approxmcmc.samplers.metropolis_hastings.replication import PinnedDecisions, PinnedPair, _decide, propose_pinned
 from approxmcmc.samplers.pdmp.step import pdmp_step
-from approxmcmc.sampling.chain import compile_chain, new_clock
+from approxmcmc.sampling.chain import compile_chain, new_clock, new_draw
 from tests.pairings.law import SEEN, Posterior, data_sets
 from tests.pairings.worlds import SCALE, SPREAD_OF_ESTIMATE, noisy_log_likelihood
 
@@ -144,7 +144,8 @@ def sums_of_steps(step: Any, restart: Any, note: Any, chain: Any, place: Any, n:
     state = Restarted(*chain.state[:3], new_clock(0), chain.state, place, np.zeros(2))
     loop = compile_chain(compiled(inline="always")(again), state)
     counts, values = np.empty((n, len(COUNT_NAMES)), np.int64), np.empty((n, len(VALUE_NAMES)))
-    assert loop(chain.streams, state, 1, np.empty((n, len(state.theta))), counts, values) == n, chain.explain_failure()
+    draws = np.empty((n, len(state.theta)))
+    assert loop(chain.streams, state, new_draw(), n, 1, draws, counts, values) == n, chain.explain_failure()
     return state.sums
 
 

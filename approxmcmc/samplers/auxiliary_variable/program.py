@@ -169,7 +169,8 @@ class AuditedChain:
         """Make and record `steps` steps, audit the listed decisions, and return the steps made."""
         state: AuxiliaryState = self.chain.state
         first = state.clock.steps[0]
-        begun = state.clock.begun[0]
+        unfinished = self.chain.unfinished
+        begun = unfinished.steps[0]
         audits = new_audit_list(steps, state.theta.size)
         self.chain.state = state._replace(audits=audits)
         made = self.chain.advance(steps, thin, draws, counts, values)
@@ -183,7 +184,7 @@ class AuditedChain:
                 log_ratio += self.log_likelihood(there) - self.log_likelihood(here)
             exact = int(audits.threshold[k] < log_ratio)
             row = (begun + audits.step[k] - first) // thin
-            book_audit(int(audits.decision[k]), exact, counts[row] if row < finished else state.clock.draw_counts)
+            book_audit(int(audits.decision[k]), exact, counts[row] if row < finished else unfinished.counts)
         return made
 
 

@@ -29,16 +29,12 @@ THERE = 1
 
 
 class Walker(NamedTuple):
-    """A chain: theta and theta', log prior and log-likelihood at both (indices HERE, THERE), state of the proposal.
-
-    `looks_to_reject` searches the way to theta', see `approxmcmc.acceptance.out_of_reach`.
-    """
+    """A chain: theta and theta', log prior and log-likelihood at both (indices HERE, THERE), state of the proposal."""
 
     theta: np.ndarray
     proposed: np.ndarray
     log_prior: np.ndarray
     log_likelihood: np.ndarray
-    looks_to_reject: Callable[[], int]
     proposal: Any
 
 
@@ -46,7 +42,9 @@ class SharedTarget(NamedTuple):
     """What both chains use: counts, the target, and scratch.
 
     While X moves alone, `look` (2,) holds its last log ratio, with and without the proposal's part. `there` (2,) holds
-    log prior and log-likelihood at the last proposal evaluated.
+    log prior and log-likelihood at the last proposal evaluated. `looks_to_reject` searches the way from ``way[0]`` to
+    ``way[1]``, see `approxmcmc.acceptance.out_of_reach`; one function serves both chains of all pairs, because a pair
+    meets after a few steps, and a Python function takes longer to become one of C than these steps.
     """
 
     counts: np.ndarray
@@ -60,6 +58,8 @@ class SharedTarget(NamedTuple):
     memory_order: np.ndarray
     work: np.ndarray
     noise: np.ndarray
+    way: np.ndarray
+    looks_to_reject: Callable[[], int]
 
 
 @compiled
@@ -104,7 +104,9 @@ def weigh(rng: np.random.Generator, shared: SharedTarget, walker: Walker, log_q_
 @compiled
 def is_unreachable(shared: SharedTarget, walker: Walker) -> bool:
     """Return whether the walker's proposal, where a density is undefined, is out of reach, and count the search."""
-    return is_out_of_reach(walker.looks_to_reject, shared.n_obs, shared.prior_rows, shared.counts)
+    assign(shared.way[0], walker.theta)
+    assign(shared.way[1], walker.proposed)
+    return is_out_of_reach(shared.looks_to_reject, shared.n_obs, shared.prior_rows, shared.counts)
 
 
 def couple(
@@ -138,25 +140,31 @@ def couple(
             log_likelihood = 0.0
         elif math.isnan(log_likelihood):
             log_likelihood = float(full_terms(known.log_terms, theta, known.data, known.n_obs).sum())
-        proposed = theta.copy()
         return Walker(
             theta,
-            proposed,
+            theta.copy(),
             log_prior=np.array([log_prior, math.nan]),
             log_likelihood=np.array([log_likelihood, math.nan]),
-            looks_to_reject=PythonCall(lambda: looks_to_reject(log_density_at, theta, proposed)),
             proposal=tuned_state(built, adapted or {}),
         )
 
     def shared() -> SharedTarget:
-        counts = np.zeros(len(COUNT_NAMES), dtype=np.int64)
-        scratch = (np.empty(BATCH), np.empty((2, dim)))
-        memory_order = np.empty(0, dtype=np.int64)
-        kernels = known.log_prior, known.log_terms
-        sizes = known.n_obs, known.prior_rows
-        look = np.full(2, math.nan)
-        there = np.full(2, math.nan)
-        return SharedTarget(counts, look, there, *kernels, known.data, *sizes, memory_order, *scratch)
+        way = np.empty((2, dim))
+        return SharedTarget(
+            counts=np.zeros(len(COUNT_NAMES), dtype=np.int64),
+            look=np.full(2, math.nan),
+            there=np.full(2, math.nan),
+            log_prior=known.log_prior,
+            log_terms=known.log_terms,
+            data=known.data,
+            n_obs=known.n_obs,
+            prior_rows=known.prior_rows,
+            memory_order=np.empty(0, dtype=np.int64),
+            work=np.empty(BATCH),
+            noise=np.empty((2, dim)),
+            way=way,
+            looks_to_reject=PythonCall(lambda: looks_to_reject(log_density_at, way[0], way[1])),
+        )
 
     name = " + ".join(type(member).__name__ for member in proposal.members)
     step = make_coupled_step(
