@@ -103,6 +103,11 @@ class ExactTest(AcceptanceTest):
             raise InvalidInputError(f"ExactTest: rule must be one of {sorted(RULES)}, found {self.rule!r}")
 
     @property
+    def sums_all_terms(self) -> bool:
+        """True: it sums all terms, and caches the sum at the current theta."""
+        return True
+
+    @property
     def compares(self) -> bool:
         """True: it compares the log ratio with the threshold."""
         return True

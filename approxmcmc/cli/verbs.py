@@ -296,11 +296,21 @@ def _tell_adopted(row: "Mapping[str, Any]") -> None:
     print(f"{row['target']}  {row['label']}  replicate {row['replicate']}: first {row['draws']} draws, {verdict}")
 
 
+CACHES = {  # folders whose files outlive a run, and what they hold
+    "kernels": "compiled kernels",
+    "compilations": "times of compilations",
+    "reference": "gold standards",
+    "datasets": "data sets",
+    "shuffled_data": "rows in a random order",
+    "laid_out_rows": "rows of sources",
+}
+
+
 def doctor(args: Arguments) -> int:
     """Print what affects speed and the last bits of draws: this machine, its threads and its software."""
     import time
 
-    from approxmcmc.engine.files.paths import caches
+    from approxmcmc.engine.files.paths import size_of, user_cache
     from approxmcmc.study.machine import collect, speed_probe
 
     facts = collect()
@@ -310,7 +320,9 @@ def doctor(args: Arguments) -> int:
     facts["speed_probe"] = (
         f"{1e3 * sorted(probes)[2]:.1f} ms, spread {spread:.1%} {'(noisy)' if spread > 0.1 else '(quiet)'}"
     )
-    facts |= {f"cache of {name}": f"{path}  {size / 1e6:.1f} MB" for name, (path, size) in caches().items()}
+    for folder, content in CACHES.items():
+        path = user_cache(folder)
+        facts[f"cache of {content}"] = f"{path}  {size_of(path) / 1e6:.1f} MB"
     for name, value in facts.items():
         entries = value if isinstance(value, list) else [value]
         for entry in entries or ["none"]:

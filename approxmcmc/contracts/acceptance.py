@@ -114,8 +114,13 @@ class AcceptanceTest(Component, abc.ABC):
 
     @property
     def rule(self) -> str:
-        """The rule, which gives the threshold: "metropolis" log u, "barker" logit u. Gibbs always uses Barker's."""
+        """The rule, which gives the threshold: "metropolis" log u, "barker" logit u."""
         return "metropolis"
+
+    @property
+    def sums_all_terms(self) -> bool:
+        """Whether each decision sums all terms, so that a sampler may compute the same decision in another form."""
+        return False
 
     @property
     def uses_ratio(self) -> bool:
@@ -187,8 +192,8 @@ class AcceptanceTest(Component, abc.ABC):
         Not called if the test reads all data, or does not use the ratio.
         """
         return (
-            f"the acceptance probability of {self!r} is not known in closed form; use a test that gives its law, such "
-            "as ExactTest or SequentialTTest, or estimate_delta, which replicates decisions"
+            f"the acceptance probability of {self!r} is not known in closed form; use a test that gives its law, or "
+            "estimate_delta, which replicates decisions"
         )
 
     def gaussian_probability(self, log_ratio: np.ndarray, tau: np.ndarray, n_obs: int, rule: str) -> np.ndarray:

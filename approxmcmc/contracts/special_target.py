@@ -12,7 +12,7 @@ from approxmcmc.errors import IncompatibleError
 
 
 class CompiledConditionals(NamedTuple):
-    """The interface that Gibbs needs of a discrete target: the terms of p(x_i | all others), site by site.
+    """The conditionals of a discrete target: the terms of p(x_i | all others), site by site.
 
     ``log_terms(x, (base, *tables), order, lo, hi, out)`` writes log psi_n(x) for the terms n in ``order[lo:hi]`` of
     site i, if ``base[0] = first[i]``, the row of the site's first term. Site i has ``n_terms[i]`` terms and the states
@@ -232,7 +232,7 @@ def pymc_model_of(target: Any) -> Any:
     """
     if not isinstance(target, TwinnedTarget):
         raise IncompatibleError(
-            f"{type(target).__name__} has no PyMC model, which NUTS, gold standards and samplers of other libraries "
-            "need; use a target with the method `to_pymc()` (`contracts.TwinnedTarget`)"
+            f"{type(target).__name__} has no PyMC model, which gold standards and samplers of other libraries need; "
+            "use a target with the method `to_pymc()` (`contracts.TwinnedTarget`)"
         )
     return target.to_pymc()

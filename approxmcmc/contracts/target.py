@@ -57,7 +57,7 @@ class Target(abc.ABC):
     """The `Laplace` approximation, if it was found when the target was made; else None."""
 
     compiles_prior: bool = False
-    """Whether PyTensor compiles the log prior of each new model, separately from the terms."""
+    """Whether the log prior of each new model is compiled separately from the terms, which takes seconds."""
 
     mirrored: Sequence[int] = ()
     """Coordinates of theta in each of which the posterior is even: scales that are sampled with either sign."""
@@ -78,7 +78,7 @@ class Target(abc.ABC):
     """Why no sampler can be chosen for this target, so that its user must name one; "" if one can."""
 
     why_no_structure: str = ""
-    """Why a PyMC model's graph is compiled unchanged; "" if it is not, and if `from_pymc` was given `data`."""
+    """Why the model that the target was made from is compiled unchanged, without use of its structure; "" if not."""
 
     same_terms: bool = True
     """Whether every decision is about the same terms; see `Population`."""
@@ -140,7 +140,7 @@ class Target(abc.ABC):
 
     @property
     def written_work(self) -> WrittenWork:
-        """The work of NUTS on the model as its user wrote it; by default six times the operations of all terms."""
+        """The work of a gradient of the model as its user wrote it; by default six times the work of all terms."""
         plain = self.plain
         if plain is not self:
             return plain.written_work
@@ -206,7 +206,7 @@ class DifferentiableTarget(abc.ABC):
 
 
 class CompiledBound(NamedTuple):
-    """The interface of Firefly: lower bounds 0 < B_i(theta) <= p(x_i | theta) with a product in closed form.
+    """Lower bounds 0 < B_i(theta) <= p(x_i | theta) of the terms, with a product in closed form.
 
     ``gaps(theta, data, order, lo, hi, out)`` writes log p(x_i | theta) - log B_i(theta) for i in ``order[lo:hi]``; it
     is a batch kernel like `CompiledTarget.log_terms`. ``log_bound(theta, sums)`` returns sum_i log B_i(theta) over all

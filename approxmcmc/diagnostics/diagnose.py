@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import xarray as xr
 
-import approxmcmc.acceptance  # noqa: F401 (a trace names the class of its test, and classes are known once imported)
-from approxmcmc.contracts import VERDICTS, AcceptanceTest, Finding, Verdict
+from approxmcmc.acceptance.stored import stored_test
+from approxmcmc.contracts import VERDICTS, Finding, Verdict
 from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence, effective
 from approxmcmc.diagnostics.drift import drift
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
@@ -123,7 +123,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
 
 def decisions(audited: Iterable[Gate], stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
     """Return the findings of the gates `audited`, and those of the acceptance test's own checks."""
-    test = AcceptanceTest.found_in(settings)
+    test = stored_test(settings)
     short = stats.sizes["draw"] < FEWEST_DRAWS
     return [*(_of_gate(gate, short) for gate in audited), *([] if test is None else test.problems(stats))]
 

@@ -12,7 +12,8 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.acceptance.laws.audits import VARIANCE_RATIO
-from approxmcmc.contracts import AcceptanceTest, Finding
+from approxmcmc.acceptance.stored import stored_test
+from approxmcmc.contracts import Finding
 from approxmcmc.diagnostics.records import leaves_invariant
 
 LARGEST_DISTANCE = 1.0  # of theta_hat from the mode, in posterior standard deviations
@@ -80,7 +81,7 @@ def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Findin
     None if this is unknown, few decisions were made, or the sampler has no test or an exact one.
     """
     decisions = np.sum(attrs.get("tuning_decisions_made", 0))
-    if "setup_variance_ratio" not in attrs or AcceptanceTest.found_in(settings) is None or decisions < SMALLEST_PILOT:
+    if "setup_variance_ratio" not in attrs or stored_test(settings) is None or decisions < SMALLEST_PILOT:
         return None
     if leaves_invariant(attrs, settings):
         return None

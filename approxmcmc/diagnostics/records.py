@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts import AcceptanceTest
+from approxmcmc.acceptance.stored import stored_test
 from approxmcmc.errors import InvalidInputError
 
 LENGTHS = "draws_per_chain"  # attribute of the posterior of a trace whose chains have different lengths
@@ -70,7 +70,7 @@ def leaves_invariant(attrs: Mapping[Any, Any], settings: Mapping[str, Any]) -> b
     """
     if "why_not_invariant" in attrs:
         return not attrs["why_not_invariant"]
-    test = AcceptanceTest.found_in(settings)
+    test = stored_test(settings)
     return test is not None and test.leaves_invariant(int(attrs["n_obs"]))
 
 

@@ -1,4 +1,7 @@
-"""Rooms that know roles only: what they must know of a sampler, proposal, test or target, they ask it.
+"""Roles know no members, and code asks a sampler, proposal, test or target what it must know of it.
+
+The rooms of `ROLES_ONLY` have no branch on a concrete class. All other rooms may have those of `ALLOWED`, each with a
+reason, and the base classes of `BASES`. The files of the roles name no member outside examples.
 
 A branch on a concrete class is counted where a name of the library that is a class of none of the roles' files stands
 in ``isinstance``, ``issubclass`` or a ``match``; where the name of a member of a role stands as a string; where a name
@@ -10,6 +13,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+import re
 from pathlib import Path
 
 import pytest
@@ -95,6 +99,80 @@ def branches(source: str) -> list[int]:
 @pytest.mark.parametrize("path", [p for room in ROLES_ONLY for p in sorted((PACKAGE / room).rglob("*.py"))], ids=str)
 def test_it_knows_roles_only(path):
     assert branches(path.read_text(encoding="utf-8")) == []
+
+
+# --- branches on a member, in all other rooms ---
+
+# Classes from which members derive, and which have a protocol of their own: to ask for them is to ask for a role.
+BASES = {
+    "Regression": "rows with linear predictors: family, design and prior",
+    "TallDataTarget": "a target on arrays with one row for each term",
+    "StandsForRows": "a target whose terms represent several rows of another one",
+    "ExponentialFamily": "a model by its statistics, with an unknown normaliser",
+    "ChainSampler": "a sampler of another library, or of the user, that draws one chain at a time",
+}
+ALLOWED = {
+    ("acceptance/annealed.py", "SequentialTTest"): "its epochs are t-tests",
+    ("design/target_profile.py", "ControlVariate"): "the choice has made the control variate, and reads its pilot",
+    ("further_runs.py", "NUTS"): "a further run changes settings that no other sampler has",
+    ("plots/influential_rows.py", "ControlVariate"): "draws the numbers of a control variate",
+    ("plots/statistic.py", "SequentialTTest"): "draws the boundary of this test",
+    ("updating.py", "ControlVariate"): "an update may move the centre of a control variate",
+    ("surrogate/control_variate.py", "ControlVariate"): "its own file: it refuses to be nested",
+}
+
+
+def branches_on_members(source: str) -> set[str]:
+    """Return the names of members in ``isinstance``, ``issubclass`` and ``match``."""
+    kinds: list[ast.AST] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
+            kinds += ast.walk(node.args[1])
+        elif isinstance(node, ast.MatchClass):
+            kinds.append(node.cls)
+    names = {kind.id if isinstance(kind, ast.Name) else getattr(kind, "attr", "") for kind in kinds}
+    return names & members() - BASES.keys()
+
+
+def test_branches_on_a_member_have_a_reason():
+    found = {
+        (path.relative_to(PACKAGE).as_posix(), name)
+        for path in PACKAGE.rglob("*.py")
+        for name in branches_on_members(path.read_text(encoding="utf-8"))
+    }
+    assert found == ALLOWED.keys()
+
+
+def test_a_planted_branch_on_a_member_is_found():
+    source = "isinstance(x, (int, amc.Gibbs))\nisinstance(y, int | NUTS)\nmatch z:\n    case ExactTest(): pass\n"
+    assert branches_on_members(source + "isinstance(x, Regression)") == {"Gibbs", "NUTS", "ExactTest"}
+
+
+# --- the files of the roles ---
+
+OF_THE_FIELD = {"Gibbs"}  # words for a method as well as names of a member
+LIBRARIES = {"PyTensor", "NUTS"}
+
+
+def names_of_members(source: str) -> set[str]:
+    """Return the members and libraries that the text of a file names, outside the examples of docstrings."""
+    texts = [
+        node.value.partition("Examples\n")[0]
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    words = set(re.findall(r"\w+", " ".join(texts)))
+    return words & (members() | LIBRARIES) - OF_THE_FIELD - BASES.keys()
+
+
+@pytest.mark.parametrize("path", sorted((PACKAGE / "contracts").glob("*.py")), ids=lambda path: path.name)
+def test_a_role_names_no_member(path):
+    assert names_of_members(path.read_text(encoding="utf-8")) == set()
+
+
+def test_a_planted_name_of_a_member_is_found():
+    assert names_of_members('def f():\n    raise ValueError(f"use {x} or Exchange")') == {"Exchange"}
+    assert names_of_members('def f():\n    """Do.\n\n    Examples\n    --------\n    >>> Exchange()\n    """') == set()
 
 
 @pytest.mark.parametrize(

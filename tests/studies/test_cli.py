@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from approxmcmc import cli
-from approxmcmc.cli import warm
+from approxmcmc.cli import verbs, warm
 from approxmcmc.engine.compiler.work import count_kernel
 from approxmcmc.study.json_files import write_json
 from approxmcmc.study.load import find_study, load_study, study_files
@@ -300,6 +300,14 @@ def test_doctor_tells_what_decides_about_speed(approxmcmc):
     for fact in ("code version", "processor", "linear algebra", "OMP_NUM_THREADS 1", "clock resolution", "speed probe",
                  "cache of gold standards", "numba "):  # fmt: skip
         assert fact in out
+
+
+def test_doctor_knows_every_cache_whose_files_outlive_a_run():
+    """The files of the other folders have no name, and vanish with their process."""
+    package = Path(verbs.__file__).parents[1]
+    calls = re.compile(r'user_cache\("(\w+)"\)')
+    used = {name for path in package.rglob("*.py") for name in calls.findall(path.read_text(encoding="utf-8"))}
+    assert used - {"light_rows", "expansions"} == verbs.CACHES.keys()
 
 
 def test_every_verb_has_help(approxmcmc):

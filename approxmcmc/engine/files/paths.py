@@ -1,4 +1,4 @@
-"""The package's caches, such as compiled kernels and gold standards: folders, sizes, and whether to trust a file."""
+"""The folders of caches: where they are, how large, and whether to trust a file in them."""
 
 import contextlib
 import errno
@@ -37,19 +37,6 @@ def _platform_cache() -> Path:
     except RuntimeError as error:
         raise FileNotFoundError(f"no home folder for caches; name a folder in {CACHE_VARIABLE}") from error
     return home / {"win32": "", "darwin": "Library/Caches"}.get(sys.platform, ".cache")
-
-
-def caches() -> dict[str, tuple[Path, int]]:
-    """Return the folder and size in bytes of each cache whose files outlive a run."""
-    folders = {
-        "compiled kernels": "kernels",
-        "times of compilations": "compilations",
-        "gold standards": "reference",
-        "data sets": "datasets",
-        "rows in a random order": "shuffled_data",
-        "rows of sources": "laid_out_rows",
-    }
-    return {name: (user_cache(folder), size_of(user_cache(folder))) for name, folder in folders.items()}
 
 
 def size_of(folder: Path) -> int:

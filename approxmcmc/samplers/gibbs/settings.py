@@ -119,7 +119,7 @@ class Gibbs(Component, TestedSampler):
                 f"Gibbs reads the factors of a site one by one in a random order, and {self.test!r} reads blocks; "
                 'give the test order="rows"'
             )
-        exact = isinstance(self.test, ExactTest)
+        exact = self.test.sums_all_terms
         conditionals = target.compile_conditionals(fields=exact and self.conditional == "auto")
         tests = build_tests(self.test, target, conditionals)
         if isinstance(audit_every, str):
@@ -152,7 +152,7 @@ class Gibbs(Component, TestedSampler):
         """Return the transition matrix of one sweep, or of the update of one `site`; `states` must be all states."""
         check_discrete(target, who="transition_matrix: Gibbs")
         conditionals = None
-        if not isinstance(self.test, ExactTest):
+        if not self.test.sums_all_terms:
             conditionals = target.compile_conditionals(fields=False)
             build_tests(self.test, target, conditionals)  # two states, and enough terms
         return transition_matrix(target, conditionals, self.test, self.scan, states, method, site)

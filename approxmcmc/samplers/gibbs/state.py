@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance import ExactTest
 from approxmcmc.contracts import AcceptanceTest, CompiledConditionals, CompiledTest, DiscreteTarget, Population
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.evidence import DataOrder, Evidence, new_evidence
@@ -140,7 +139,7 @@ def build_tests(
     """
     kind = type(test).__name__
     sizes = np.unique(conditionals.n_terms)
-    exact = isinstance(test, ExactTest)
+    exact = test.sums_all_terms
     if not exact and conditionals.n_states.max() > 2:
         site = int(np.argmax(conditionals.n_states))
         raise IncompatibleError(

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-import approxmcmc.acceptance  # noqa: F401 (settings name the class of a test, and classes are known once imported)
-from approxmcmc.contracts import AcceptanceTest
+from approxmcmc.acceptance.stored import stored_test
 from approxmcmc.diagnostics.bootstrap import Resampling, draws_at, resample
 from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, resolve
 from approxmcmc.diagnostics.moments import described, has_only_moments
@@ -296,7 +295,7 @@ def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
         attrs = runs[0]["posterior"].attrs
         settings = json.loads(attrs["inference_library_settings"])
         if leaves_invariant(attrs, settings):
-            test = AcceptanceTest.found_in(settings)
+            test = stored_test(settings)
             looks[label] = MANY if test is None else len(test.looks(MANY)) or MANY
     return min(looks, key=looks.__getitem__, default=None)
 
