@@ -2,9 +2,9 @@
 
 After Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1 and section 6.1: logistic regression of
 the digits 7 and 9, here on the first 10 principal components of the 12214 images. A random walk on R^d is not uniformly
-ergodic: eta_k = 1 for every k, and B1 to B4 say nothing. The study computes what remains: Delta from replicated
-decisions with its confidence statements, couplings with a lag for the exact chain, from both a heuristic B5, and the
-marginal distance from a gold standard.
+ergodic: eta_k = 1 for every k, and B1 to B3 say nothing. The study computes what remains: Delta from replicated
+decisions with its confidence statements, couplings with a lag for the exact chain, from both a heuristic B5; B4, W2 and
+W4 by audits and coupled chains; and the marginal distances from a gold standard.
 """
 
 import dataclasses

@@ -6,18 +6,19 @@ compare it with every bound. The verdict follows from its confidence limits:
 PASS           the upper limit of the distance is at most the bound
 FAIL           the lower limit is above it: if the bound is rigorous, the theory or an implementation is wrong
 INCONCLUSIVE   neither
-no bound       the bound does not exist, because a contraction coefficient is unknown or 1 (every random walk on R^d)
+no bound       the bound does not exist: a coefficient is unknown, or 1 as in total variation for every walk on R^d
 
 A verdict is only as strong as its bound: a vacuous one (1 or more) passes at any distance, a heuristic one may fail.
 
 There are two routes. If a transition matrix is available (a discrete target of at most 2048 states, or a `grid`),
-:func:`approxmcmc.bounds.exact` computes the bounds B1 to B5 of `bounds.statements`. Otherwise the contraction
-coefficient is 1 or unknown: B1 to B4 do not exist, and B5 exists if `coupled` is given.
+:func:`approxmcmc.bounds.exact` computes the bounds B1 to B5 of `bounds.statements`. Otherwise Dobrushin's coefficient
+is 1 or unknown: B1 to B3 do not exist, and B5 exists if `coupled` is given. B4 and the bounds W2 and W4 on the
+Wasserstein distance then follow wrong decisions by coupled chains (`bounds.followed`); they exist on R^d.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -31,10 +32,21 @@ from approxmcmc.bounds.chains import (
 )
 from approxmcmc.bounds.delta import estimate_delta
 from approxmcmc.bounds.distance import Distance
-from approxmcmc.bounds.finite import HEURISTIC, LARGEST_MATRIX, NOT_APPLICABLE, ONE_SIDED, RIGOROUS, transition_matrix
+from approxmcmc.bounds.finite import (
+    HEURISTIC,
+    LARGEST_MATRIX,
+    NOT_APPLICABLE,
+    ONE_SIDED,
+    RIGOROUS,
+    VACUOUS,
+    transition_matrix,
+)
+from approxmcmc.bounds.followed import perturbation
 from approxmcmc.bounds.statements import exact, label_of
+from approxmcmc.bounds.wasserstein import STEPS, contraction
 from approxmcmc.contracts import DiscreteTarget, TestedSampler
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.couplings.measure import draws_of
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.reference.exact_chain import run_kernel
@@ -48,7 +60,12 @@ FAIL = "FAIL"
 INCONCLUSIVE = "INCONCLUSIVE"
 NO_BOUND = "no bound"
 VERDICTS = (PASS, FAIL, INCONCLUSIVE, NO_BOUND)
-BOUNDS = ("b1", "b2", "b3", "b4", "b5", "b1_delta_max", "b2_delta_max", "b3_delta_max", "b5_delta_max")
+OF_WASSERSTEIN = ("w2", "w4")
+BOUNDS = ("b1", "b2", "b3", "b4", "b5", "b1_delta_max", "b2_delta_max", "b3_delta_max", "b5_delta_max", *OF_WASSERSTEIN)
+STEPS_OF_CONTRACTION = (*STEPS, 100, 200)
+PAIRS = 10
+CHAINS_PER_PAIR = 30
+FOLLOWED = ("b4", *OF_WASSERSTEIN)  # bounds that audits and coupled chains give
 
 
 def verdict_of(distance: Distance, bound: float) -> str:
@@ -76,6 +93,7 @@ def check_bound(
     chains: int = 4,
     n_pairs: int = 60,
     replications: int = 500,
+    n_audits: int = 400,
     method: str = "auto",
     confidence: float = 0.95,
     random_seed: Any = None,
@@ -101,13 +119,16 @@ def check_bound(
     grid
         Points for :func:`transition_matrix`; discrete targets need none.
     traces
-        Traces by value of the knob, if the chains have already run.
+        Traces by value of the knob, if the chains have already run; each a trace, or a list of traces of single chains.
     coupled
         Output of :func:`couplings`: its heuristic (C, rho) are used in Mitrophanov's bound if there is no matrix.
     draws, tune, chains
         Arguments of `sample` for each value, used if no `traces` are given and draws are needed.
     n_pairs, replications
         Arguments of :func:`estimate_delta` for each value, used if there is no matrix; ``n_pairs=0`` skips it.
+    n_audits
+        Draws of each value whose decisions are audited and followed (:func:`perturbation`), used if there is no matrix;
+        0 skips it. The norm is that of the reference's covariance; without a reference, of the Laplace approximation.
     method
         Argument of :func:`transition_matrix`.
     confidence
@@ -119,8 +140,10 @@ def check_bound(
     -------
     xarray.DataTree
         At the root, with dims `knob` and ``bound`` (b1 ... b5, and all but b4 also with Delta_max for delta, see
-        :func:`exact`): `value`, `label`, `verdict`, `looseness`. With dim `knob`: `distance`, `distance_lower`,
-        `distance_upper`, `noise_floor`, `wasserstein` and its noise floor, `tv` (from the matrices) with `label_tv`,
+        :func:`exact`; w2 and w4, see :func:`perturbation`): `value`, `label`, `verdict`, `looseness`, and `premises`,
+        what a bound rests on or why there is none. With dim `knob`: `distance`, `distance_lower`, `distance_upper`,
+        `noise_floor`; the same for the Wasserstein distance, which w2 and w4 bound: `wasserstein`,
+        `wasserstein_lower`, `wasserstein_upper`, `wasserstein_floor`; `tv` (from the matrices) with `label_tv`;
         `delta`, `delta_max` with `label_delta_max`. With dim ``k``: ``eta``, the contraction of k exact steps, if there
         is a matrix. Groups ``posterior`` and ``sample_stats`` hold the draws, with `knob` as first dim.
         :func:`check_table` makes a DataFrame.
@@ -140,7 +163,8 @@ def check_bound(
     exchange with three or more draws the computed delta is slightly too large: `b4` and `tv` are then heuristic, the
     other bounds rigorous. `looseness` is bound / `tv` if matrices give the truth, otherwise bound / distance if the
     distance is above its noise. A heuristic `tv` outside the interval of the distance does not count as the truth. PASS
-    with a marginal distance is a statement on marginals only.
+    with a marginal distance is a statement on marginals only. The Wasserstein distance is in posterior standard
+    deviations, so a bound of 1 or more on it is not vacuous.
 
     Examples
     --------
@@ -167,7 +191,8 @@ def check_bound(
     )
     _, seed = seed_sequences(random_seed, 1)
     enumerated = isinstance(target, DiscreteTarget) and finite
-    if traces is None and draws > 0 and (reference is not None or enumerated):
+    followed = not finite and n_audits > 0
+    if traces is None and draws > 0 and (reference is not None or enumerated or followed):
         first = seed if isinstance(seed, int) else seed[0]
         length = {"draws": draws, "tune": tune, "thin": 1, "chains": chains, "random_seed": first}
         traces = {
@@ -177,6 +202,7 @@ def check_bound(
     exact_matrix = transition_matrix(target, limit, grid) if finite else None
     rows = []
     etas = None
+    follow = Follow(target, limit, reference, n_audits, seed) if followed else None
     for value, variant in settings.items():
         if finite:
             check = _from_matrices(target, variant, exact_matrix, grid, method)
@@ -186,6 +212,8 @@ def check_bound(
         else:
             check = _from_decisions(target, variant, coupled, n_pairs, replications, seed, progressbar)
         trace = None if traces is None else trace_of(traces, value, knob)
+        if follow is not None:
+            add_followed(check, follow(variant, trace))
         rows.append(check | measured_distance(target, trace, reference, check, enumerated, confidence))
     root = _root(rows, list(settings), knob)
     if etas is not None:
@@ -205,7 +233,7 @@ def check_bound(
 
 def _route(target: Any, finite: bool) -> str:
     if not finite:
-        return "replicated decisions; no contraction coefficient is available, so B1 to B4 do not exist"
+        return "replicated decisions, audits and coupled chains; Dobrushin's coefficient is unknown, so no B1 to B3"
     if isinstance(target, DiscreteTarget):
         return "transition matrices on all states"
     return "transition matrices on the grid, a truncated state space; the chain on R^d itself has eta = 1"
@@ -213,6 +241,8 @@ def _route(target: Any, finite: bool) -> str:
 
 def check_table(check: "xr.DataTree") -> "pd.DataFrame":
     """Return a table with one row per value of the knob and bound: value, label, verdict, looseness, distance, limits.
+
+    The distance of a row is the one that its bound is on: total variation, or for w2 and w4 the Wasserstein distance.
 
     Parameters
     ----------
@@ -222,7 +252,11 @@ def check_table(check: "xr.DataTree") -> "pd.DataFrame":
     names = ["value", "label", "verdict", "looseness"]
     frame = check.dataset[names].to_dataframe().reset_index()
     by_value = ["distance", "distance_lower", "distance_upper", "noise_floor"]
-    return frame.join(check.dataset[by_value].to_dataframe(), on=check.attrs["knob"])
+    moved = ["wasserstein", "wasserstein_lower", "wasserstein_upper", "wasserstein_floor"]
+    frame = frame.join(check.dataset[by_value + moved].to_dataframe(), on=check.attrs["knob"])
+    of_wasserstein = frame["bound"].isin(OF_WASSERSTEIN)
+    frame.loc[of_wasserstein, by_value] = frame.loc[of_wasserstein, moved].to_numpy()
+    return frame.drop(columns=moved)
 
 
 def _from_matrices(target: Any, sampler: Any, T: Any, grid: Any, method: str) -> dict[str, Any]:
@@ -281,31 +315,130 @@ def _from_decisions(
     }
 
 
+class Bounds(NamedTuple):
+    """Values of bounds by name, their labels, and what they rest on."""
+
+    values: dict[str, float]
+    labels: dict[str, str]
+    premises: dict[str, str]
+
+
+def without(why: str) -> Bounds:
+    """Return the bounds of `FOLLOWED` that do not exist, with the reason."""
+    return Bounds(
+        dict.fromkeys(FOLLOWED, math.nan), dict.fromkeys(FOLLOWED, NOT_APPLICABLE), dict.fromkeys(FOLLOWED, why)
+    )
+
+
+class Follow:
+    """Bounds by audits and coupled chains (`bounds.followed`) for one setting after another of one exact chain.
+
+    The contraction is that of the exact chain, so it is measured once, for pairs of draws of the first setting.
+    """
+
+    def __init__(self, target: Any, limit: Any, reference: Any, n_audits: int, seed: Any) -> None:
+        self.target = target
+        self.limit = limit
+        self.metric = None if reference is None else covariance_of(reference, target)
+        self.n_audits = n_audits
+        self.seed = seed
+        self.contracted: xr.Dataset | None = None
+
+    def __call__(self, sampler: Any, trace: Any) -> Bounds:
+        """Return the bounds of a sampler, from its trace or the traces of its chains."""
+        if reads_all(sampler, self.target):
+            nothing = dict.fromkeys(FOLLOWED, 0.0)
+            return Bounds(
+                nothing, dict.fromkeys(FOLLOWED, RIGOROUS), dict.fromkeys(FOLLOWED, "every decision reads all data")
+            )
+        if trace is None:
+            return without("there are no draws to audit: give traces, or draws > 0")
+        traces = list(trace) if isinstance(trace, (list, tuple)) else [trace]
+        why = sampler.why_no_audits(self.target, draws_of(traces[0], self.target).adapted)
+        if why:
+            return without(f"decisions cannot be audited: {why}")
+        if self.contracted is None:
+            self.contracted = contraction(
+                self.target,
+                self.limit,
+                traces[0],
+                n_pairs=PAIRS,
+                steps=STEPS_OF_CONTRACTION,
+                metric=self.metric,
+                replications=CHAINS_PER_PAIR,
+                random_seed=self.seed,
+            )
+        found = perturbation(
+            traces,
+            self.target,
+            sampler,
+            contracted=self.contracted,
+            metric=self.metric,
+            n_audits=self.n_audits,
+            random_seed=self.seed,
+        )
+        values = {name: float(found[name]) for name in FOLLOWED}
+        labels = {name: str(found[f"label_{name}"].item()) for name in FOLLOWED}
+        if values["b4"] >= 1.0 and labels["b4"] != NOT_APPLICABLE:
+            labels["b4"] = VACUOUS
+        exists = {name: label != NOT_APPLICABLE for name, label in labels.items()}
+        return Bounds(
+            {name: value if exists[name] else math.nan for name, value in values.items()},
+            labels,
+            {name: str(found[f"premises_{name}"].item()) for name in FOLLOWED},
+        )
+
+
+def add_followed(check: dict[str, Any], found: Bounds) -> None:
+    """Add bounds by audits to a row of results."""
+    check["values"] |= found.values
+    check["labels"] |= found.labels
+    check["premises"] = found.premises
+
+
+def covariance_of(reference: Any, target: Any) -> np.ndarray:
+    """Return the covariance matrix of the draws of a gold standard, in the order of the target's parameters."""
+    draws = draws_of(reference, target).flat
+    return np.atleast_2d(np.cov(draws, rowvar=False, ddof=0))
+
+
 def _root(rows: list[dict[str, Any]], settings: list[float], knob: str) -> "xr.Dataset":
     import xarray as xr
 
     values = np.array([[row["values"].get(name, math.nan) for name in BOUNDS] for row in rows])
     labels = [[row["labels"].get(name, NOT_APPLICABLE) for name in BOUNDS] for row in rows]
-    verdicts = [[verdict_of(row["distance"], value) for value in line] for row, line in zip(rows, values, strict=True)]
+    verdicts = [
+        [
+            verdict_of(row["moved" if name in OF_WASSERSTEIN else "distance"], value)
+            for name, value in zip(BOUNDS, line, strict=True)
+        ]
+        for row, line in zip(rows, values, strict=True)
+    ]
+    premises = [[row.get("premises", {}).get(name, "") for name in BOUNDS] for row in rows]
     distances = np.array([row["distance"] for row in rows])
+    moved = np.array([row["moved"] for row in rows])
     # Divide by the truth if the matrices give it, otherwise by the distance, unless noise alone explains the distance.
     tv = np.array([row["tv"] for row in rows])
     refuted = np.array([row["label_tv"] == HEURISTIC for row in rows]) & (
         (tv < distances[:, 1]) | (tv > distances[:, 2])
     )
-    measured = np.where(distances[:, 1] > 0.0, distances[:, 0], np.nan)
+    measured, measured_move = (np.where(found[:, 1] > 0.0, found[:, 0], np.nan) for found in (distances, moved))
     truth = np.where(np.isnan(tv) | refuted, measured, tv)
     truth = np.where(truth > 0.0, truth, np.nan)
-    looseness = values / truth[:, None]
+    truths = np.where(np.isin(BOUNDS, OF_WASSERSTEIN), measured_move[:, None], truth[:, None])
+    looseness = values / truths
     table = (knob, "bound")
     data: dict[str, Any] = {
         "value": (table, values, {"long_name": "bound on the distance", "units": "1"}),
         "label": (table, labels),
         "verdict": (table, verdicts),
         "looseness": (table, looseness, {"long_name": "bound / truth", "units": "1"}),
+        "premises": (table, premises),
     }
     for column, name in enumerate(("distance", "distance_lower", "distance_upper", "noise_floor")):
         data[name] = (knob, distances[:, column])
-    for name in ("wasserstein", "wasserstein_floor", "tv", "label_tv", "delta", "delta_max", "label_delta_max"):
+    for column, name in enumerate(("wasserstein", "wasserstein_lower", "wasserstein_upper", "wasserstein_floor")):
+        data[name] = (knob, moved[:, column], {"units": "posterior sd"})
+    for name in ("tv", "label_tv", "delta", "delta_max", "label_delta_max"):
         data[name] = (knob, [row[name] for row in rows])
     return xr.Dataset(data, coords={knob: settings, "bound": list(BOUNDS)})

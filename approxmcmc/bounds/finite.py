@@ -26,7 +26,8 @@ RIGOROUS = "rigorous"
 HEURISTIC = "heuristic"
 NOT_APPLICABLE = "not applicable"
 VACUOUS = "vacuous"
-LABELS = (RIGOROUS, HEURISTIC, NOT_APPLICABLE, VACUOUS)
+GIVEN_PREMISES = "given premises"  # a theorem whose premises are named, and were checked but not proven
+LABELS = (RIGOROUS, GIVEN_PREMISES, HEURISTIC, NOT_APPLICABLE, VACUOUS)
 # Label: the matrix errs at least as much per step as the sampler, and has another stationary distribution.
 ONE_SIDED = "one-sided"
 ROW_TOLERANCE = 1e-9  # error allowed in a row's sum, for the rounding of thousands of products

@@ -110,6 +110,36 @@ def make_entry(meeting_time: Callable[..., int]) -> Callable[..., int]:
     return enter
 
 
+@cached_by_content(maxsize=64)
+def make_synchronous(move: Callable[..., int]) -> Callable[..., int]:
+    """Return the loop that moves X and Y in turn, each alone, with the generators `first` and `second`.
+
+    It writes the states after each step to `paths` (2, steps, dim), and returns how many steps were made.
+    """
+
+    def synchronous_steps(first: Any, second: Any, chains: Any, shared: Any, paths: np.ndarray) -> int:
+        x, y = chains
+        for t in range(paths.shape[1]):
+            if move(first, (x, y), shared, 1) == FAILED or move(second, (y, x), shared, 1) == FAILED:
+                return t
+            assign(paths[0, t], x.theta)
+            assign(paths[1, t], y.theta)
+        return paths.shape[1]
+
+    return synchronous_steps
+
+
+@cached_by_content(maxsize=64)
+def make_synchronous_entry(synchronous_steps: Callable[..., int]) -> Callable[..., int]:
+    """Return the loop as a function that gets the addresses of both generators in place of the generators."""
+    synchronous_steps = compiled(inline="always")(synchronous_steps)
+
+    def enter(first: Any, second: Any, chains: Any, shared: Any, paths: np.ndarray) -> int:
+        return synchronous_steps(generator_at(first), generator_at(second), chains, shared, paths)
+
+    return enter
+
+
 class Coupling:
     """Two coupled chains of one kernel on one target, compiled into a loop; `chains` is the sampler's coupling."""
 
@@ -120,6 +150,7 @@ class Coupling:
         self.rule = chains.rule
         self.cost_per_pass = chains.cost_per_pass
         self.knows_density = chains.density is not None
+        self.move = chains.move
         point = chains.point
         self.room = (np.empty((2, 0, point.size)), np.empty((2, 0)))
         loop: Any = make_meeting(chains.move, chains.density or unknown_density)
@@ -173,6 +204,31 @@ class Coupling:
             float(shared.counts[EVALUATIONS] + shared.counts[GRADIENTS]) / self.cost_per_pass,
             Look(*shared.look.tolist()),
         )
+
+    def side_by_side(self, seed: np.random.SeedSequence, x: np.ndarray, y: np.ndarray, steps: int) -> np.ndarray:
+        """Run two chains from `x` and `y` with equal random numbers, each as if it were alone; return both paths.
+
+        The result (2, steps, dim) holds the states after each step. The chains approach each other if the kernel
+        contracts, and need never meet.
+
+        Raises
+        ------
+        NotFiniteError
+            When a log density is NaN.
+        """
+        chains = tuple(self.start(np.array(theta, dtype=np.float64), math.nan) for theta in (x, y))
+        paths = np.empty((2, steps, len(x)))
+        loop: Any = make_synchronous(self.move)
+        generators = tuple(np.random.default_rng(seed) for _ in chains)
+        if not config.DISABLE_JIT:
+            signature = nb.int64(ADDRESSES, ADDRESSES, type_of(chains), type_of(self.shared), PATHS)
+            loop = entry_point(kernel(make_synchronous_entry(loop), signature, allocates=False), signature)
+        places = generators if config.DISABLE_JIT else tuple(map(addresses, generators))
+        made = int(loop(*places, chains, self.shared, paths))
+        raise_kept()
+        if made < steps:
+            raise NotFiniteError(f"couplings: a log density is NaN near {show(chains[0].theta)}")
+        return paths
 
     def _room(self, steps: int) -> tuple[np.ndarray, np.ndarray]:
         """Return scratch arrays for at least `steps` pairs of states: paths and log densities."""

@@ -15,7 +15,10 @@ import pytest
 from scipy.signal import lfilter
 from scipy.special import ndtr, ndtri
 
-from approxmcmc.bounds.distance import frequencies, total_variation_interval
+from approxmcmc.bounds import wasserstein
+from approxmcmc.bounds.distance import frequencies, total_variation_interval, wasserstein_interval
+from approxmcmc.bounds.followed import _limited
+from approxmcmc.bounds.wasserstein import Norm, ratios
 from approxmcmc.diagnostics.bootstrap import resample
 from approxmcmc.diagnostics.estimands import Reference
 from approxmcmc.reference.summary import summarize
@@ -141,3 +144,76 @@ def test_the_largest_shift_and_ratio_of_a_run_cover(rng):
         found, true = (summarize(one["posterior"]["beta"]) for one in (run, reference))
         alone += (np.abs(found.mean - true.mean) <= 1.96 * np.hypot(found.mcse, true.mcse)).all()
     assert right >= least(runs) > alone
+
+
+def reflected_autoregression(rng, starts, rho, n_chains, steps):
+    """Return X_m - Y_m, shape (start, chain, step, 1), of reflected chains x' = rho x + sqrt(1 - rho^2) z."""
+    spread = math.sqrt(1.0 - rho**2)
+    apart = np.tile(starts[:, None], n_chains)
+    found = []
+    for step in range(1, max(steps) + 1):
+        z = rng.standard_normal(apart.shape)
+        shift = rho * apart / spread
+        met = np.log(rng.random(apart.shape)) <= -shift * z - 0.5 * shift**2
+        apart = np.where(met | (apart == 0.0), 0.0, rho * apart + 2.0 * spread * z)
+        if step in steps:
+            found.append(apart)
+    return np.stack(found, axis=-1)[..., None]
+
+
+@pytest.mark.parametrize("n_chains", [20, 60])
+def test_limits_of_a_contraction_cover_and_refute_a_wrong_one(rng, monkeypatch, n_chains):
+    """Pairs near and far, where m steps contract all by rho^m.
+
+    Planted: limits of Student's t alone, which rare chains make too small; and a claimed coefficient of .85 rho.
+    """
+    starts, rho, steps, runs = np.array([0.1, 0.5, 2.0, 4.0]), 0.8, (1, 3, 8), 300
+    truth = rho ** np.array(steps)
+
+    def share_covered():
+        found = [
+            ratios(reflected_autoregression(rng, starts, rho, n_chains, steps), starts[:, None], Norm(np.eye(1)), 0.95)
+            for _ in range(runs)
+        ]
+        upper = sum((each["ratio_upper"] >= truth).all() for each in found)
+        lower = sum((each["ratio_lower"] <= truth).all() for each in found)
+        refuted = sum(each["ratio_lower"][:, 0].max() > 0.85 * rho for each in found)
+        return upper, lower, refuted
+
+    upper, lower, refuted = share_covered()
+    assert min(upper, lower) >= least(runs)
+    assert refuted > 0.5 * runs or n_chains == 20
+    monkeypatch.setattr(wasserstein, "_limit_with_rare_chains", lambda lengths, tail: 0.0)
+    assert share_covered()[0] < least(runs)
+
+
+def test_limits_of_followed_errors_cover(rng):
+    """Sums of distances: 0 in seven of ten audits, otherwise exponential, and correlated as neighbouring draws are.
+
+    Planted: limits as if the audits were independent.
+    """
+    runs, n_audits = 400, 400
+    noise = chains(rng, (runs, n_audits), 0.6)
+    rows = np.where(ndtr(noise) > 0.7, -np.log1p(-(ndtr(noise) - 0.7) / 0.3), 0.0)  # mean 0.3
+    covered = alone = 0
+    for values in rows:
+        found = _limited(values, 0.95)
+        covered += found.lower <= 0.3 <= found.upper
+        alone += abs(values.mean() - 0.3) <= 1.96 * values.std(ddof=1) / math.sqrt(n_audits)
+    assert covered >= runs * 0.9 and alone < least(runs)
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.3])
+def test_limits_of_a_wasserstein_distance_cover(rng, shift):
+    """Normal draws, correlated, shifted by 0 or 0.3 standard deviations, against independent ones.
+
+    Planted: the estimate itself as the lower limit, which is above a distance of 0.
+    """
+    runs, covered, naive = 100, 0, 0
+    for _ in range(runs):
+        draws = shift + chains(rng, (4, 500), 0.7)
+        reference = rng.standard_normal((4, 1000))
+        found = wasserstein_interval(draws, reference)
+        covered += found.lower <= shift <= found.upper
+        naive += found.estimate <= shift
+    assert covered >= least(runs) and naive < least(runs)

@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 RULES = (
     "A verdict compares a bound with the interval of the distance: PASS if the upper limit is at most the bound, FAIL "
     "if the lower limit exceeds it, otherwise INCONCLUSIVE; no bound if a contraction coefficient is 1 or unknown. The "
-    "label says how much a verdict means: the bound is rigorous, heuristic, vacuous (1 or more, so it always passes), "
-    "or not applicable. Each interval holds at 95 % on its own, not all of a page together."
+    "label says how much a verdict means: the bound is rigorous, a theorem given premises that were checked, "
+    "heuristic, vacuous (1 or more, so it always passes), or not applicable. Each interval holds at 95 % on its own, "
+    "not all of a page together."
 )
 TITLES = {
     "b1": "B1, Theorem 1: delta / (1 - eta_1)",
@@ -30,6 +31,8 @@ TITLES = {
     "b2_delta_max": "B2 with D Delta_max",
     "b3_delta_max": "B3 with D Delta_max",
     "b5_delta_max": "B5 with D Delta_max",
+    "w2": "W2, Wasserstein, multi-step",
+    "w4": "W4, Wasserstein, average-case",
 }
 SHORT = {
     "b1": "Theorem 1 (B1)",
@@ -77,6 +80,7 @@ def verdicts(results: "StudyResults") -> Iterator[Figure | Table | Note]:
         yield from _figure(name, check)
         yield _table(name, check)
         yield _ingredients(name, check)
+        yield from _premises(name, check)
 
 
 def checked(results: "StudyResults", name: str) -> "xr.DataTree | None":
@@ -131,7 +135,9 @@ def _table(name: str, check: "xr.DataTree") -> Table:
     caption = (
         "Distance of the approximate stationary distribution from the posterior "
         f"({check.attrs['distance_source']}; interval {check.attrs['confidence']:.0%}), each bound with its label, and "
-        "its looseness: bound / truth. Rows without a bound are left out, and exact settings, whose bounds are 0."
+        "its looseness: bound / truth. W2 and W4 bound the Wasserstein distance: their rows have the largest marginal "
+        "one, in posterior standard deviations. Rows without a bound are left out, and exact settings, whose bounds "
+        "are 0."
     )
     headings = {"value": "bound's value", "bound": "bound"}
     return Table(f"Verdicts: {name}", caption, frame, headings=headings, formats={knob: "g"})
@@ -146,6 +152,8 @@ def _ingredients(name: str, check: "xr.DataTree") -> Table:
         "label_delta_max",
         "noise_floor",
         "wasserstein",
+        "wasserstein_lower",
+        "wasserstein_upper",
         "wasserstein_floor",
     ]
     frame: pd.DataFrame = check.dataset[columns].to_dataframe().reset_index()
@@ -161,6 +169,16 @@ def _ingredients(name: str, check: "xr.DataTree") -> Table:
         caption += f" Contraction of the exact chain: {listed}."
     formats = {check.attrs["knob"]: "g"}
     return Table(f"Ingredients: {name}", caption, frame, headings=headings_of(frame), formats=formats)
+
+
+def _premises(name: str, check: "xr.DataTree") -> Iterator[Table]:
+    """Yield a table of what the bounds by audits rest on, or why there is none; nothing if there were no audits."""
+    knob = check.attrs["knob"]
+    frame = check.dataset[["label", "premises"]].to_dataframe().reset_index()
+    frame = frame[frame["premises"] != ""].assign(bound=lambda rows: [TITLES[str(bound)] for bound in rows["bound"]])
+    if len(frame):
+        caption = "What each bound by audits and coupled chains rests on, or why it does not exist."
+        yield Table(f"Premises: {name}", caption, frame[[knob, "bound", "label", "premises"]], formats={knob: "g"})
 
 
 def _figure(name: str, check: "xr.DataTree") -> list[Figure]:
