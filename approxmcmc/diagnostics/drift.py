@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from approxmcmc.contracts import Finding
 
@@ -79,7 +79,7 @@ def fit_of_block(
     statistic = float(whitened @ np.linalg.solve(variance, whitened))
     departures = score / np.sqrt(np.diag(np.maximum(outer, -hessian)) + np.diag(hessian @ cov @ hessian) + 1e-300)
     worst = int(np.argmax(np.abs(departures)))
-    return Fit(statistic, rank, float(chi2.sf(statistic, rank)), labels[worst], float(departures[worst]))
+    return Fit(statistic, rank, float(chdtrc(rank, statistic)), labels[worst], float(departures[worst]))
 
 
 def finding_of_fit(block: str, fit: Mapping[str, Any]) -> Finding:
