@@ -11,7 +11,9 @@ import argparse
 import os
 import secrets
 import shutil
+import sys
 import time
+import tomllib
 from pathlib import Path
 
 import nox
@@ -66,6 +68,7 @@ def _install(session: nox.Session, *selection: str) -> None:
         "sync",
         "--locked",
         "--no-default-groups",
+        "--compile-bytecode",  # as pip does: else the first process of each session compiles some 1500 modules
         *selection,
         f"--python={session.virtualenv.location}",
         env={"UV_PROJECT_ENVIRONMENT": session.virtualenv.location},
@@ -106,10 +109,10 @@ PLAIN = [
 UNMARKED = "not statistical and not bench and not faults"
 COMPILED = "tests/oracle/test_textbook.py"  # compares with NumPy; the main Python compiles every family of samplers
 
-# What `tests` runs: these folders without compilation, then one chain of each kind of kernel, compiled.
-SHORT = ["tests/contracts", "tests/unit", "tests/oracle", "tests/studies"]
-SHORT_PLAIN = f"{UNMARKED} and not thorough"
-SHORT_COMPILED = f"core and {SHORT_PLAIN}"
+# What `tests` runs: folders without compilation, then one chain of each kind of kernel and studies, compiled.
+SHORT = f"{UNMARKED} and not thorough"
+SHORT_PLAIN = ["tests/contracts", "tests/unit", "tests/oracle"]
+SHORT_COMPILED = ["tests/unit", "tests/oracle", "tests/studies"]
 
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
@@ -154,15 +157,15 @@ def reproduce(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run one check of each thing, in some minutes: what a contributor runs before a commit.
 
-    These are the contracts, and unit, oracle and study tests without the mark `thorough`, all without compilation; then
-    those marked `core`, compiled. Options after ``--`` go to pytest and replace these choices.
+    These are contracts, unit and oracle tests without the mark `thorough`, without compilation; then unit, oracle and
+    study tests marked `core`, compiled. Options after ``--`` go to pytest and replace these choices.
     """
     _install(session, "--extra", "studies", "--group", "test")
     if session.posargs:
         _pytest(session, *session.posargs)
     else:
-        _pytest(session, "-m", SHORT_PLAIN, *SHORT, NUMBA_DISABLE_JIT="1")
-        _pytest(session, "-m", SHORT_COMPILED, *SHORT)
+        _pytest(session, "-m", SHORT, *SHORT_PLAIN, NUMBA_DISABLE_JIT="1")
+        _pytest(session, "-m", f"core and {SHORT}", *SHORT_COMPILED)
 
 
 @nox.session(python=PYTHONS, name="tests-all")
@@ -181,6 +184,49 @@ def tests_all(session: nox.Session) -> None:
         _pytest(session, COMPILED)
     else:
         _pytest(session)
+
+
+MINUTES = Path("docs/minutes.toml")
+HEAD = """\
+# README's commands in an empty home: minutes on the clock, minutes of processor, cores; without the installation.
+# Written by `nox -s minutes`; tests/contracts/test_minutes.py holds README to it.
+"""
+
+
+def _processor_seconds() -> float:
+    """Return the processor seconds of all processes that this one has started and that have ended."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
+
+
+@nox.session(venv_backend="none")
+def minutes(session: nox.Session) -> None:
+    """Time README's commands in an empty home, and write docs/minutes.toml; ``-- tests`` times one of them.
+
+    On a quiet machine; without the installation, whose minutes depend on the network.
+    """
+    table = tomllib.loads(MINUTES.read_text(encoding="utf-8"))
+    folder = Path(session.create_tmp()).resolve()
+    kept = {"UV_CACHE_DIR": ".cache/uv", "PYENV_ROOT": ".pyenv"}  # downloads, and interpreters
+    for name in session.posargs or list(table):
+        home = folder / name
+        shutil.rmtree(home, ignore_errors=True)
+        home.mkdir()
+        environment = {variable: os.environ.get(variable, str(Path.home() / path)) for variable, path in kept.items()}
+        environment |= {"HOME": str(home), "APPROXMCMC_CACHE_DIR": str(home / "cache")}
+        command = [sys.executable, "-m", "nox", "--envdir", str(home / "environments"), "-s", name]
+        session.run(*command, "--install-only", env=environment, external=True)
+        started, spent = time.perf_counter(), _processor_seconds()
+        results = ["--", "--store", str(home / "results")] if name == "reproduce" else []
+        session.run(*command, "-R", *results, env=environment, external=True)
+        wall, cpu = time.perf_counter() - started, _processor_seconds() - spent
+        table[name] = {"wall": round(wall / 60, 1), "cpu": round(cpu / 60, 1), "cores": os.cpu_count() or 1}
+        session.log(f"{name}: {table[name]}")
+    rows = [
+        f"{name} = {{ wall = {row['wall']}, cpu = {row['cpu']}, cores = {row['cores']} }}\n"
+        for name, row in table.items()
+    ]
+    MINUTES.write_text(HEAD + "".join(rows), encoding="utf-8")
 
 
 @nox.session(python=LATEST)

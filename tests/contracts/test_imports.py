@@ -285,6 +285,7 @@ def modules_after(code: str) -> set[str]:
     return set(json.loads(run.stdout))
 
 
+@pytest.mark.thorough
 def test_a_run_loads_no_library_that_it_does_not_use():
     """Where JAX is installed and numpyro is not, ArviZ's own lazy loader loads JAX: that alone is not counted."""
     code = """

@@ -78,20 +78,26 @@ def own_marks(decorators):
     return {name for node in decorators if "parametrize" not in ast.unparse(node) for name in marks([node])}
 
 
-def is_in_the_session(mine, of_cases):
-    """Return whether `tests` runs a test with these marks, and these marks of single cases."""
-    if mine & LEFT_OUT:
-        return False
-    return "needs_jit" not in mine or COMPILED in mine | of_cases
+def is_plain(mine, of_cases):
+    """Return whether the session runs a test with these marks, and these of single cases, without compilation."""
+    return not mine & (LEFT_OUT | {"needs_jit"})
 
 
-def of_tests(body, outer):
-    """Yield (function, whether the session runs it) for each test in a body that has the marks `outer`."""
+def is_core(mine, of_cases):
+    """Return whether the session runs such a test compiled."""
+    return not mine & LEFT_OUT and COMPILED in mine | of_cases
+
+
+def of_tests(body, outer, is_run):
+    """Yield those tests in a body with the marks `outer` that the session runs, also those in classes."""
     for node in body:
-        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
-            yield from of_tests(node.body, outer | own_marks(node.decorator_list))
-        elif isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            yield node, is_in_the_session(outer | own_marks(node.decorator_list), marks(node.decorator_list))
+        if not isinstance(node, (ast.ClassDef, ast.FunctionDef)):
+            continue
+        mine = outer | own_marks(node.decorator_list)
+        if isinstance(node, ast.ClassDef):
+            yield from of_tests(node.body, mine, is_run)
+        elif node.name.startswith("test_") and is_run(mine, marks(node.decorator_list)):
+            yield node
 
 
 def definitions(module):
@@ -117,25 +123,29 @@ def reached(node, defined):
     return seen
 
 
-def names_in_the_session(source):
+def names_in(source, is_run):
     """Return what those tests of a file use of the package that the session runs."""
     module = ast.parse(source)
     defined, meaning = definitions(module), imported(module)
     whole = marks([defined["pytestmark"]]) if "pytestmark" in defined else set()
-    run = [test for test, is_run in of_tests(module.body, whole) if is_run]
+    run = of_tests(module.body, whole, is_run)
     return {name for test in run for node in reached(test, defined) for name in package_names(node, meaning)}
 
 
 def names_of(folder):
     """Return what the tests of a folder use of the package that the session runs."""
-    files = sorted((ROOT / folder).rglob("test_*.py"))
-    return {name for file in files for name in names_in_the_session(file.read_text(encoding="utf-8"))}
+    texts = [file.read_text(encoding="utf-8") for file in sorted((ROOT / folder).rglob("test_*.py"))]
+    kinds = [kind for kind, setting_of in KINDS.items() if folder in setting(setting_of)]
+    return {name for kind in kinds for text in texts for name in names_in(text, kind)}
+
+
+KINDS = {is_plain: "SHORT_PLAIN", is_core: "SHORT_COMPILED"}  # the two halves of the session, and their folders
 
 
 @pytest.fixture(scope="module")
 def used():
     """Return for each folder of the session what its tests use."""
-    return {folder: names_of(folder) for folder in setting("SHORT")}
+    return {folder: names_of(folder) for folder in {*setting("SHORT_PLAIN"), *setting("SHORT_COMPILED")}}
 
 
 def public_names():
@@ -161,7 +171,12 @@ def test_every_member_of_a_role_is_held_to_an_enumerated_truth(used, role):
 
 @pytest.mark.parametrize(("member", "file"), ORACLES.items())
 def test_an_oracle_among_the_unit_tests_is_in_the_session(member, file):
-    assert member in names_in_the_session((ROOT / file).read_text(encoding="utf-8"))
+    assert member in names_in((ROOT / file).read_text(encoding="utf-8"), is_plain)
+
+
+def test_every_family_is_held_to_its_density():
+    source = (ROOT / "tests" / "contracts" / "test_families.py").read_text(encoding="utf-8")
+    assert "FAMILIES" in names_in(source, is_plain)
 
 
 def test_the_layer_has_compiled_chains():
@@ -170,19 +185,22 @@ def test_the_layer_has_compiled_chains():
 
 
 @pytest.mark.parametrize(
-    ("mark", "counts"),
+    ("mark", "plain", "core"),
     [
-        ("", True),
-        ("@pytest.mark.slow", True),
-        ("@pytest.mark.thorough", False),
-        ("@pytest.mark.needs_jit", False),
-        ("@pytest.mark.needs_jit\n@pytest.mark.core", True),
-        ("@pytest.mark.parametrize('k', [1, pytest.param(2, marks=pytest.mark.thorough)])", True),
+        ("", True, False),
+        ("@pytest.mark.slow", True, False),
+        ("@pytest.mark.thorough", False, False),
+        ("@pytest.mark.core\n@pytest.mark.thorough", False, False),
+        ("@pytest.mark.needs_jit", False, False),
+        ("@pytest.mark.needs_jit\n@pytest.mark.core", False, True),
+        ("@pytest.mark.parametrize('k', [1, pytest.param(2, marks=pytest.mark.thorough)])", True, False),
+        ("@pytest.mark.parametrize('k', [1, pytest.param(2, marks=pytest.mark.core)])", True, True),
     ],
 )
-def test_a_name_counts_where_a_test_of_the_session_uses_it(mark, counts):
+def test_a_name_counts_where_a_test_of_the_session_uses_it(mark, plain, core):
     before = "import approxmcmc as amc\nTABLE = [amc.samplers.ZigZag()]\ndef helper():\n    return TABLE\n"
     source = f"{before}{mark}\ndef test_it(Gibbs):\n    helper().risk, amc.sample().bias\n"
-    assert ("ZigZag" in names_in_the_session(source)) == counts
-    assert not {"risk", "bias", "Gibbs"} & names_in_the_session(source)
-    assert names_in_the_session(f"{source}\npytestmark = pytest.mark.thorough\n") == set()
+    for is_run, counts in ((is_plain, plain), (is_core, core)):
+        assert ("ZigZag" in names_in(source, is_run)) == counts
+        assert not {"risk", "bias", "Gibbs"} & names_in(source, is_run)
+        assert names_in(f"{source}\npytestmark = pytest.mark.thorough\n", is_run) == set()

@@ -85,6 +85,7 @@ def test_no_number_of_a_result_is_typed():
     ]
 
 
+@pytest.mark.thorough
 def test_every_number_on_a_page_is_in_its_table(extension):
     named = [found for page in PAGES for found in NUMBER.findall(page.read_text(encoding="utf-8"))]
     assert len(named) > 20

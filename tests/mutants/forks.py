@@ -33,6 +33,7 @@ from tests.mutants.tables import ROOT, files_of
 PATIENCE = 600.0  # seconds of a mutant that waits, and uses no processor
 MEMORY = 8 * 2**30  # a mutant that never stops may also never stop to collect
 UNMARKED = "not statistical and not bench and not faults and not slow and not needs_jit"
+SHORT = f"{UNMARKED} and not thorough"  # of the session `tests`
 UNHARMED = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 PASSED, FAILED, TIMEOUT = "passed", "failed", "timeout"
 
@@ -70,24 +71,24 @@ class Chosen:
         signal.setitimer(signal.ITIMER_PROF, 2.0 + 4.0 * self.seconds[nodeid])
 
 
-def run_pytest(tests, plugin, *options):
-    """Run tests without output and without the plugins of other libraries, which take longer than most tests."""
+def run_pytest(tests, plugin, marks, *options):
+    """Run tests with these marks, silently; plugins of other libraries are off, they take longer than most tests."""
     silence = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(silence, stream)
-    quiet = ["-q", "--tb=no", "--disable-plugin-autoload", "-p", "no:cacheprovider", "-m", UNMARKED]
+    quiet = ["-q", "--tb=no", "--disable-plugin-autoload", "-p", "no:cacheprovider", "-m", marks]
     return int(pytest.main([*quiet, *options, *tests], plugins=[plugin]))
 
 
-def run_mutant(path, source, seconds):
+def run_mutant(path, source, seconds, marks):
     """Run the tests on this text, up to the first failure, and leave with pytest's exit code."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     sys.meta_path.insert(0, Mutated(path, source))
-    os._exit(run_pytest(files_of(seconds), Chosen(seconds), "-x") if seconds else 0)
+    os._exit(run_pytest(files_of(seconds), Chosen(seconds), marks, "-x") if seconds else 0)
 
 
-def outcomes(jobs, workers):
-    """Yield (name, outcome) of jobs (name, path, source, tests with their seconds)."""
+def outcomes(jobs, workers, marks):
+    """Yield (name, outcome) of jobs (name, path, source, tests with their seconds), by the tests with these marks."""
     assert config.DISABLE_JIT, "set NUMBA_DISABLE_JIT=1: mutants run without compilation"
     gc.collect()
     gc.freeze()  # what is here stays; to collect it took pytest a third of the time of short tests
@@ -96,7 +97,7 @@ def outcomes(jobs, workers):
         while waiting or running:
             while waiting and len(running) < workers:
                 name, *job = waiting.pop()
-                process = fork.Process(target=run_mutant, args=job)
+                process = fork.Process(target=run_mutant, args=(*job, marks))
                 process.start()
                 running[process] = name, time.monotonic() + PATIENCE
             wait([process.sentinel for process in running], timeout=1.0)

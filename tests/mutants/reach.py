@@ -75,12 +75,12 @@ class Recorder:
             self.failed.append(report.nodeid)
 
 
-def record(store, tests):
+def record(store, tests, marks):
     """Run the tests in a fork of this process, and write what they call."""
     recorder = Recorder()
     for module in modules():
         importlib.import_module(name_of(module))
-    run_pytest(tests, recorder)
+    run_pytest(tests, recorder, marks)
     kept = {name: seen for name, seen in recorder.tests.items() if name not in recorder.slow}
     seen = {"always": recorder.always, "tests": kept, "failed": recorder.failed, "slow": sorted(recorder.slow)}
     store.write_text(json.dumps(seen, indent=1), encoding="utf-8")
@@ -93,13 +93,13 @@ def state_of_the_package():
     return hashlib.blake2b(b"\0".join(file.read_bytes() for file in files), digest_size=6).hexdigest()
 
 
-def recorded(file, tests):
-    """Return the record of these tests of a file, made if it is missing."""
-    content = (ROOT / file).read_bytes() + repr((tests, state_of_the_package())).encode()
+def recorded(file, tests, marks):
+    """Return the record of those of these tests of a file that have these marks, made if it is missing."""
+    content = (ROOT / file).read_bytes() + repr((tests, marks, state_of_the_package())).encode()
     store = STORE / "reach" / f"{Path(file).stem}.{hashlib.blake2b(content, digest_size=6).hexdigest()}.json"
     if not store.exists():
         store.parent.mkdir(parents=True, exist_ok=True)
-        process = multiprocessing.get_context("fork").Process(target=record, args=(store, tests))
+        process = multiprocessing.get_context("fork").Process(target=record, args=(store, tests, marks))
         process.start()
         process.join()
     found = json.loads(store.read_text(encoding="utf-8"))
@@ -121,12 +121,14 @@ def function_at(node, line, outer="", inside=None):
     return inside
 
 
-def reaching(tests):
+def reaching(tests, marks):
     """Return a function that maps a function's name to its tests: a dict of test and seconds, in running order.
 
     ``None``, for code outside functions, is mapped to all tests.
     """
-    records = [recorded(file, [test for test in tests if test.split("::")[0] == file]) for file in files_of(tests)]
+    records = [
+        recorded(file, [test for test in tests if test.split("::")[0] == file], marks) for file in files_of(tests)
+    ]
 
     def of(function):
         first, then = {}, {}

@@ -28,7 +28,7 @@ from cosmic_ray.work_db import WorkDB, use_db
 from cosmic_ray.work_item import TestOutcome, WorkerOutcome, WorkResult
 from scipy.stats import binomtest
 
-from tests.mutants.forks import PASSED, outcomes
+from tests.mutants.forks import PASSED, SHORT, UNMARKED, outcomes
 from tests.mutants.reach import function_at, reaching
 from tests.mutants.tables import ROOT, STORE, equivalents, files_of, listed_modules, mapped_tests, modules, shared_tests
 
@@ -50,11 +50,11 @@ OPERATORS = frozenset(
 )  # fmt: skip
 
 
-def store_of(module, tests):
-    """Return the file of a module's results; its name has a hash of module, test files and operators."""
+def store_of(module, tests, marks):
+    """Return the file of a module's results; its name has a hash of module, test files, marks and operators."""
     files = [f"approxmcmc/{module}", *files_of(tests)]
     content = b"\0".join((ROOT / file).read_bytes() for file in files)
-    key = hashlib.blake2b(content + repr((tests, sorted(OPERATORS))).encode(), digest_size=6).hexdigest()
+    key = hashlib.blake2b(content + repr((tests, marks, sorted(OPERATORS))).encode(), digest_size=6).hexdigest()
     return STORE / f"{module.replace('/', '.').removesuffix('.py')}.{key}.sqlite"
 
 
@@ -107,9 +107,9 @@ def in_order(items, lines):
     return sorted((item for item in mine if is_told(item.mutations[0], lines)), key=key)
 
 
-def judge(module, tests, deadline, workers, most):
+def judge(module, tests, deadline, workers, most, marks):
     """Judge the first `most` mutants of a module (None: all) that are not judged yet, until the deadline."""
-    path, store = f"approxmcmc/{module}", store_of(module, tests)
+    path, store = f"approxmcmc/{module}", store_of(module, tests, marks)
     new = not store.exists()
     with use_db(store, WorkDB.Mode.create) as results:
         if new:
@@ -119,12 +119,12 @@ def judge(module, tests, deadline, workers, most):
         waiting = [item for item in mine[:most] if item.job_id in pending]
         n_left = len(waiting)
         if waiting and time.monotonic() < deadline:
-            seconds = reaching([*tests, *shared_tests()])
+            seconds = reaching([*tests, *shared_tests()], marks)
             jobs = (
                 (item.job_id, path, change(path, item.mutations[0])[0], seconds(place(module, item.mutations[0])))
                 for item in waiting
             )
-            for job, outcome in outcomes(jobs, workers):
+            for job, outcome in outcomes(jobs, workers, marks):
                 seen = TestOutcome.SURVIVED if outcome == PASSED else TestOutcome.KILLED
                 results.set_result(job, WorkResult(WorkerOutcome.NORMAL, outcome, seen))
                 n_left -= 1
@@ -163,7 +163,9 @@ def main():
     parser.add_argument("modules", nargs="*", help="as in modules.toml; all by default")
     parser.add_argument("--hours", type=float, default=2.0, help="stop then; the next run continues")
     parser.add_argument("--sample", type=int, default=SAMPLE, help="mutants of each module; 0 for all")
+    parser.add_argument("--short", action="store_true", help="by the tests of the session `tests` alone")
     given = parser.parse_args()
+    marks = SHORT if given.short else UNMARKED
     table = mapped_tests()
     if unknown := set(given.modules) - set(table):
         raise SystemExit(f"not in modules.toml: {sorted(unknown)}")
@@ -175,7 +177,7 @@ def main():
     print(f"{'module':48}", *(f"{name:>7}" for name in NAMES))
     for module in given.modules or table:
         started = time.monotonic()
-        judged = judge(module, table[module], deadline, workers, given.sample or None)
+        judged = judge(module, table[module], deadline, workers, given.sample or None, marks)
         listed = equivalents(module, judged.survivors)
         faults += faults_of(module, judged, listed)
         same, survived = (judged.survivors & listed).total(), (judged.survivors - listed).total()

@@ -18,6 +18,8 @@ from approxmcmc.study.json_files import write_json
 from approxmcmc.study.load import find_study, load_study, study_files
 from tests.studies.toys import quiet_probe, toy_sample
 
+pytestmark = pytest.mark.core
+
 STUDY = '''
 """A toy."""
 
@@ -248,6 +250,7 @@ def test_stale_cells_are_shown_and_retried(approxmcmc, monkeypatch):
     assert approxmcmc("report", "good")[0] == 0
 
 
+@pytest.mark.thorough
 def test_verify_and_compare(approxmcmc, project):
     approxmcmc("run", "good")
     approxmcmc("run", "good", "--store", "other")
@@ -294,6 +297,7 @@ def test_an_interrupt_gives_code_130_keeps_the_work_and_writes_no_report(approxm
     assert "report: " not in out
 
 
+@pytest.mark.thorough
 def test_doctor_tells_what_decides_about_speed(approxmcmc):
     code, out, _ = approxmcmc("doctor")
     assert code == 0
@@ -335,6 +339,7 @@ def test_a_terminal_gets_a_bar_and_the_same_lines(approxmcmc, monkeypatch):
     assert "[4/4]" in out
 
 
+@pytest.mark.thorough
 def test_the_command_itself_runs_in_a_new_process_and_limits_threads_before_numpy_is_loaded(project):
     root = str(Path(cli.__file__).parents[2])
     environment = {**os.environ, "PYTHONPATH": root}

@@ -21,6 +21,8 @@ from studies.tools.discrete import (
     random_cliques,
 )
 
+pytestmark = pytest.mark.core
+
 
 def trace_of(states: np.ndarray, **attrs) -> xr.DataTree:
     """Return a trace of states (chain, draw, site), one unit of cost per draw."""

@@ -15,6 +15,8 @@ from approxmcmc.study.report import write_report
 from tests.models import logistic
 from tests.studies.toys import quiet_probe, toy_study
 
+pytestmark = pytest.mark.core
+
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "studies.md"
 

@@ -18,6 +18,8 @@ from approxmcmc.study.store import Store
 from tests.fakes import fake_trace
 from tests.studies.toys import ToyTarget, quiet_probe, toy_sample, toy_study
 
+pytestmark = pytest.mark.core
+
 
 def normal(draws, shift=0.0, scale=1.0):
     """Two variables on scales that differ by 1000, moved and spread in units of their sds."""
@@ -70,6 +72,7 @@ def test_another_maker_is_another_gold_standard():
     assert gold_request(toy_study(gold=Gold(gates=Gates())), "paper", "plain")["settings"]["by"] is None
 
 
+@pytest.mark.thorough
 def test_a_run_of_some_targets_makes_their_gold_standards_alone(tmp_path):
     study = toy_study(
         targets={"one": ToyTarget, "two": lambda: ToyTarget(3)}, gold=Gold(2, 50, by=fake_reference(True))

@@ -15,6 +15,8 @@ from approxmcmc.study import Budget, Knob, Study, knob, vary
 from approxmcmc.study.plan import digest, make_plan, select
 from tests.studies.toys import ToySampler, ToyTarget, toy_study
 
+pytestmark = pytest.mark.core
+
 
 def cells_of(study: Study, preset: str = "paper") -> dict[tuple[str, str, int], tuple[str, int, int]]:
     return {(c.target, c.label, c.replicate): (c.key, c.seed, c.start_seed) for c in make_plan(study, preset).cells}
@@ -72,6 +74,7 @@ def test_a_wrong_declaration_says_what_is_wrong(changes, message):
         toy_study(**changes)
 
 
+@pytest.mark.thorough
 def test_a_target_with_a_budget_of_its_own_has_the_cells_of_a_study_with_that_budget():
     targets = {"plain": ToyTarget, "slow": lambda: ToyTarget(3)}
     mixed = cells_of(toy_study(targets=targets, budgets={"slow": Budget(draws=50)}))
@@ -190,6 +193,7 @@ def test_a_change_of_code_changes_keys_and_no_seed(monkeypatch):
     assert all(before[place][0] != after[place][0] and before[place][1:] == after[place][1:] for place in before)
 
 
+@pytest.mark.thorough
 def test_keys_are_the_same_in_another_process():
     code = (
         "import json; from tests.studies.toys import toy_study\n"

@@ -21,6 +21,8 @@ from approxmcmc.study.report.shipped import from_bytes, packed, to_bytes, unpack
 from approxmcmc.study.report.svg import subplots, svg_document
 from tests.studies.test_report import make_results
 
+pytestmark = pytest.mark.core
+
 ESTIMATES = ("risk", "bias_sq", "variance", "ratio")
 
 
@@ -36,6 +38,7 @@ def made(tmp_path_factory):
         yield results, page_body(*published.shipped("toy"))
 
 
+@pytest.mark.thorough
 def test_the_numbers_that_ship_are_those_of_the_store_with_what_they_came_from(made):
     results, _ = made
     frame = amc.study.load_results("toy")
@@ -74,6 +77,7 @@ def test_the_page_opens_with_its_picture_and_its_answer_in_words(made):
     assert "<svg" not in rest  # no foreign sampler, hence one picture of the risk
 
 
+@pytest.mark.thorough
 def test_without_a_gold_standard_a_study_publishes_no_risks(tmp_path):
     results = make_results()
     results.gold = None
@@ -108,6 +112,7 @@ def test_pieces_come_back_from_the_table():
     assert list(two["risk"]) == ["no bound", 0.25, 3.0]
 
 
+@pytest.mark.thorough
 def test_a_picture_comes_back_from_its_marks():
     """Lines, markers, error bars, bands, bars, levels and words, on linear and log axes, drawn twice from the table."""
     figure, (left, right) = subplots(1, 2)

@@ -38,6 +38,8 @@ from approxmcmc.study.verify import compare_stores, geometric_mean, verify
 from tests.fakes import fake_trace
 from tests.studies.toys import ToySampler, ToyTarget, quiet_probe, toy_sample, toy_study
 
+pytestmark = pytest.mark.core
+
 # What two runs with equal seeds and a budget of draws must agree on.
 REPRODUCIBLE = [
     "key",
@@ -129,6 +131,7 @@ def test_a_lost_file_of_facts_is_named(tmp_path):
     assert study.results("smoke", tmp_path).provenance == {f"{path.stem}: provenance": "its file was lost"}
 
 
+@pytest.mark.thorough
 def test_a_grown_study_runs_only_what_is_new(tmp_path, calls):
     execute(toy_study(), tmp_path)
     larger = toy_study(replicates=3)
@@ -151,6 +154,7 @@ def test_only_runs_what_the_filter_names(tmp_path):
     assert outcome.exit_code == 0
 
 
+@pytest.mark.thorough
 def test_the_starting_rule_of_a_study_is_used(tmp_path):
     study = toy_study(start=lambda target, rng: np.full(target.size, 3.0))
     execute(study, tmp_path)
@@ -237,6 +241,7 @@ def test_options_that_name_nothing_are_refused(tmp_path):
 # --- code that changed ---
 
 
+@pytest.mark.thorough
 def test_a_change_of_code_makes_cells_stale_and_a_run_computes_them_again(tmp_path, calls, monkeypatch):
     study = toy_study()
     execute(study, tmp_path)
@@ -287,6 +292,7 @@ def test_a_cell_counts_processor_seconds(tmp_path):
     assert max(spent) < 0.1
 
 
+@pytest.mark.thorough
 def test_chains_have_the_budget_of_their_target(tmp_path):
     study = toy_study(targets={"plain": ToyTarget, "slow": lambda: ToyTarget(3)}, budgets={"slow": Budget(draws=50)})
     execute(study, tmp_path)
@@ -308,6 +314,7 @@ def test_verify_repeats_the_draws_of_a_budget_of_seconds(tmp_path):
     assert asked[-1] == (7, None)
 
 
+@pytest.mark.thorough
 def test_compare_pairs_the_cells_of_two_stores(tmp_path):
     def slower(*args, **kwargs):
         trace = toy_sample(*args, **kwargs)
@@ -326,6 +333,7 @@ def test_compare_pairs_the_cells_of_two_stores(tmp_path):
         compare_stores(tmp_path, tmp_path / "b" / "toy-paper")
 
 
+@pytest.mark.thorough
 def test_compare_takes_the_cells_of_one_version_of_the_code(tmp_path, monkeypatch):
     study = toy_study(replicates=1)
     execute(study, tmp_path / "one")
@@ -431,6 +439,7 @@ def test_a_gold_standard_is_made_once_and_comes_back(tmp_path, nuts):
     assert not list((tmp_path / "toy-paper" / "cells").rglob("plain*"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("damage", ["cut", "gone", "other"])
 def test_a_gold_standard_that_is_damaged_is_not_used_and_the_next_run_makes_another(tmp_path, nuts, rng, damage):
     study = gold_study()
@@ -642,6 +651,7 @@ def test_a_cell_keeps_what_its_chain_was_told():
 # --- after a change of the code ---
 
 
+@pytest.mark.thorough
 def test_cells_whose_draws_did_not_change_are_kept_and_the_others_stay_stale(tmp_path, monkeypatch):
     study = toy_study(budget=Budget(draws=20))
     execute(study, tmp_path)

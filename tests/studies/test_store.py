@@ -22,6 +22,8 @@ from approxmcmc.study.store import Store, hash_of_draws
 from tests.fakes import fake_trace
 from tests.studies.toys import ToySampler, ToyTarget, toy_study
 
+pytestmark = pytest.mark.core
+
 
 @pytest.fixture
 def store(tmp_path) -> Store:
@@ -67,6 +69,7 @@ class Killed(BaseException):
     """What a test raises in place of a kill."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("second", [False, True], ids=["first write", "rewrite"])
 def test_a_writer_killed_at_any_step_leaves_a_whole_cell_or_none(store, record, rng, monkeypatch, second):
     """Every call by which a writer changes the disk is cut off once, before and after it takes effect."""
@@ -265,6 +268,7 @@ def test_differences_name_what_came_went_and_changed():
 # --- one run at a time ---
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(sys.platform == "win32", reason="the lock is tested where fcntl is")
 def test_a_second_run_is_refused_and_a_killed_one_lets_go(store):
     code = (
