@@ -30,13 +30,21 @@ class Minorant(NamedTuple):
     """Lower bounds of the terms of n rows that are quadratic in eta.
 
     ``gap(eta, *touch_i)`` is the term of row i minus its bound, and `slope` the derivative of the gap in eta. `touch`
-    are three arrays (n,); `coefficients` those of eta^2, of eta, and the constants, each (n,).
+    are three arrays (n,); `coefficients` those of eta^2, of eta, and the constants, each (n,). If rows have known
+    `weights` (n,), the gap of row i is so many times ``gap(eta, *touch_i)``, and `coefficients` include them.
     """
 
     gap: Callable[..., float]
     slope: Callable[..., float]
     touch: tuple[np.ndarray, np.ndarray, np.ndarray]
     coefficients: tuple[np.ndarray, np.ndarray, np.ndarray]
+    weights: np.ndarray | None = None
+
+    def times(self, weights: np.ndarray) -> "Minorant":
+        """Return the lower bounds of `weights` times the terms, of rows without weights."""
+        quadratic, linear, constant = self.coefficients
+        scaled = (weights * quadratic, weights * linear, weights * constant)
+        return self._replace(coefficients=scaled, weights=weights)
 
 
 class PyMCFamily(NamedTuple):

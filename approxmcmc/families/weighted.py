@@ -1,7 +1,7 @@
-"""Rows with known weights: a row's log density is its weight times that of a family."""
+"""Rows with known weights: a row's log density is its weight times that of a family, here and in PyMC."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,6 +39,34 @@ def weighted_rows(family: Family, y: np.ndarray, size: np.ndarray, weight: np.nd
         of_row=closure(make_of_row_times_size, family.of_row) if family.has_shape else no_share,
     )
     return WeightedRows(scaled, y, weight)
+
+
+def observe_weighted(
+    name: str, weights: np.ndarray | None, observe: Callable[..., Any], *graphs: Any, observed: np.ndarray
+) -> Any:
+    """Add responses to the PyMC model of the current context whose log densities are multiplied by known weights.
+
+    ``observe(name, *graphs)`` adds them without weights, given the graphs of their parameters. Random draws of the
+    responses are those without weights, as in Bambi.
+    """
+    if weights is None:
+        return observe(name, *graphs)
+    import pymc as pm
+
+    def law(*parameters: Any) -> Any:
+        with pm.Model(model=None):
+            return observe(name, *parameters)
+
+    def draw(weights: Any, *parameters_and_size: Any) -> Any:
+        return law(*parameters_and_size[:-1])
+
+    def logp(value: Any, weights: Any, *parameters: Any) -> Any:
+        # Without the size of the draws, with which PyMC would check the shape of the densities again.
+        node = law(*parameters).owner
+        of_any_size = node.op.make_node(node.inputs[0], None, *node.op.dist_params(node)).outputs[1]
+        return weights * pm.logp(of_any_size, value)
+
+    return pm.CustomDist(name, weights, *graphs, dist=draw, logp=logp, observed=observed)
 
 
 def make_times_size(function: Callable[..., float]) -> Callable[..., float]:

@@ -23,7 +23,7 @@ class BetaRegression(FamilyRegression):
         The precision if it is known, one positive number; None: it is a parameter, which the trace calls ``phi``.
     phi_scale
         Median of the prior of ``phi``; log(phi) is normal with standard deviation 1.5.
-    prior_scale, intercept, coef_names, offset
+    prior_scale, intercept, coef_names, offset, weights
         As for :class:`PoissonRegression`; beta_j ~ N(0, prior_scale^2).
     prior
         A function ``log_prior(theta) -> float`` that replaces these priors; if phi is a parameter, the last entry of
@@ -65,6 +65,7 @@ class BetaRegression(FamilyRegression):
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
         offset: Any = None,
+        weights: Any = None,
     ) -> None:
         super().__init__(
             BETA,
@@ -75,6 +76,7 @@ class BetaRegression(FamilyRegression):
             prior=prior,
             coef_names=coef_names,
             offset=offset,
+            weights=weights,
             shape=phi,
             shape_name="phi",
             shape_scale=phi_scale,

@@ -19,7 +19,7 @@ class BinomialRegression(FamilyRegression):
         Successes, shape (n,): integers from 0 to `trials`.
     trials
         Numbers of trials, shape (n,): integers from 1.
-    prior_scale, intercept, prior, coef_names, offset
+    prior_scale, intercept, prior, coef_names, offset, weights
         As for :class:`LogisticRegression`.
 
     Raises
@@ -54,6 +54,7 @@ class BinomialRegression(FamilyRegression):
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
         offset: Any = None,
+        weights: Any = None,
     ) -> None:
         super().__init__(
             BINOMIAL,
@@ -64,6 +65,7 @@ class BinomialRegression(FamilyRegression):
             prior=prior,
             coef_names=coef_names,
             offset=offset,
+            weights=weights,
             size=trials,
             size_name="trials",
         )

@@ -29,12 +29,19 @@ from approxmcmc.targets.predictors.kernels import LAST, add_rows, predict
 
 
 def boehning_bound(
-    design: Design, y: np.ndarray, theta_0: np.ndarray, places: np.ndarray, *, shares_columns: bool
+    design: Design,
+    y: np.ndarray,
+    theta_0: np.ndarray,
+    places: np.ndarray,
+    *,
+    shares_columns: bool,
+    weights: np.ndarray | None = None,
 ) -> CompiledBound:
     """Return the bound of rows of the classes y (n,) that touches the likelihood at theta_0.
 
     ``places[k]`` are the entries of theta that class k reads, in the same order for each class, shape (K, p).
-    `shares_columns` says that theta is (beta_1 ... beta_K), and eta_k = X beta_k.
+    `shares_columns` says that theta is (beta_1 ... beta_K), and eta_k = X beta_k. Known `weights` (n,) of rows multiply
+    terms and bounds.
     """
     eta_0 = design.X @ theta_0.reshape(places.shape).T if shares_columns else design.of_all_rows(theta_0).T
     n = len(eta_0)
@@ -46,6 +53,9 @@ def boehning_bound(
     linear[np.arange(n), y] += 1.0
     constant = (gradient * eta_0).sum(axis=1) - log_partition - 0.25 * (centred * eta_0).sum(axis=1)
     touch = np.ascontiguousarray(np.column_stack([log_partition, eta_0, gradient]))
+    if weights is not None:
+        linear *= weights[:, None]
+        constant *= weights
     if shares_columns:
         slope = (linear.T @ design.X).ravel()
         data: Data = (design.X, touch)
@@ -54,22 +64,24 @@ def boehning_bound(
     else:
         known = design.of_all_rows(np.zeros(design.dim)).T  # offsets
         in_offset = 0.5 * (known - known.mean(axis=1, keepdims=True))  # A o
+        if weights is not None:
+            in_offset *= weights[:, None]
         constant += ((linear - 0.5 * in_offset) * known).sum(axis=1)
         slope = _slope(design, linear - in_offset)[places.ravel()]
         data = (*design.arrays, touch)
         gaps = gaps_of_design
         add_gap_gradient = add_gap_gradient_of_design
     sums = (
-        _gram(design, places, shares_columns=shares_columns),
+        _gram(design, places, weights, shares_columns=shares_columns),
         slope,
         np.array([math.fsum(constant)]),
         places.ravel(),
     )
-    return compile_bound(data, sums, gaps, sum_of_bounds, add_gap_gradient, add_gradient_of_sum)
+    return compile_bound(data, sums, gaps, sum_of_bounds, add_gap_gradient, add_gradient_of_sum, weights=weights)
 
 
-def _gram(design: Design, places: np.ndarray, *, shares_columns: bool) -> np.ndarray:
-    """Return X'X, X the design of one class; shape (p, p)."""
+def _gram(design: Design, places: np.ndarray, weights: np.ndarray | None, *, shares_columns: bool) -> np.ndarray:
+    """Return X'X, X the design of one class, or X'WX with the weights of rows; shape (p, p)."""
     gram = np.zeros((places.shape[1], places.shape[1]))
     run = ROWS if shares_columns else design.rows_at_a_time
     for lo in range(0, design.n_rows, run):
@@ -78,7 +90,7 @@ def _gram(design: Design, places: np.ndarray, *, shares_columns: bool) -> np.nda
             rows = np.asarray(design.X[block], np.float64)
         else:
             rows = design.matrix_of(design.predictors[0], block)[:, places[0]]
-        gram += rows.T @ rows
+        gram += rows.T @ (rows if weights is None else weights[block, None] * rows)
     return gram
 
 

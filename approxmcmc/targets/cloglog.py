@@ -12,7 +12,7 @@ class CloglogRegression(BinaryRegression):
 
     Parameters
     ----------
-    X, y, prior_scale, intercept, prior, coef_names
+    X, y, prior_scale, intercept, prior, coef_names, weights
         As for :class:`LogisticRegression`.
     offset
         A known part of the predictor, shape (n,), such as the logarithm of the time at risk; None: 0.

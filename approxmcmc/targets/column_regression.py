@@ -12,7 +12,7 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import as_source
 from approxmcmc.targets.blocks import files_of
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import check_same_index, kept, response_source
+from approxmcmc.targets.given import check_same_index, checked_weights, kept, response_source
 from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, same_columns
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.design import Design
@@ -22,12 +22,13 @@ from approxmcmc.targets.tables import DesignColumns, listed, parts_of_designs, r
 
 
 class GivenRows(NamedTuple):
-    """What a user gave: the columns of X, responses y and known parts of predictors, and the sizes of rows or None."""
+    """What a user gave: the columns of X, responses y, known parts of predictors, sizes and weights of rows."""
 
     columns: DesignColumns
     y: np.ndarray
     offset: Any
     size: np.ndarray | None
+    weights: Any
 
 
 class ColumnRegression(Regression, PredictiveTarget):
@@ -56,13 +57,14 @@ class ColumnRegression(Regression, PredictiveTarget):
         intercept: bool,
         coef_names: Sequence[str] | None,
         offset: Any,
+        weights: Any,
         size: Any = None,
         has_other_intercept: bool = False,
     ) -> GivenRows:
         """Return the checked arguments of the user's, and keep what a worker needs to read them again."""
         who = type(self).__name__
-        check_same_index(who, X=X, y=y, offset=offset, **{self.size_name: size})
-        y, offset, size = (response_source(given) for given in (y, offset, size))
+        check_same_index(who, X=X, y=y, offset=offset, weights=weights, **{self.size_name: size})
+        y, offset, size, weights = (response_source(given) for given in (y, offset, size, weights))
         response = checked_array(y, "y", who=who).astype(np.float64, copy=False)
         columns = read_columns(
             X,
@@ -72,22 +74,25 @@ class ColumnRegression(Regression, PredictiveTarget):
             who=who,
             has_other_intercept=has_other_intercept,
         )
-        self.given = kept((columns.designs, offset, size, y))
+        self.given = kept((columns.designs, offset, size, weights, y))
         self.reference_levels = columns.reference_levels
         self.has_intercept = intercept
         sizes = None if size is None else self._floats(size, self.size_name, len(response))
-        return GivenRows(columns, response, offset, sizes)
+        return GivenRows(columns, response, offset, sizes, weights)
 
     def _place_given(self, given: GivenRows) -> None:
         """Check and store the rows that `_read` returned."""
         parts = given.columns.parts(len(given.y), who=type(self).__name__)
-        self._place(parts, given.offset, given.size, given.y)
+        self._place(parts, given.offset, given.size, given.weights, given.y)
 
-    def _place(self, parts: list[PredictorPart], offset: Any, size: np.ndarray | None, y: np.ndarray) -> None:
+    def _place(
+        self, parts: list[PredictorPart], offset: Any, size: np.ndarray | None, weights: Any, y: np.ndarray
+    ) -> None:
         """Check and store rows."""
         if offset is not None:
             parts = [*parts, PredictorPart(None, self._floats(offset, "offset", len(y))[:, None])]
-        self._set_rows(self._design_of(parts, len(y)), (self._checked_responses(y, size),))
+        known_weights = None if weights is None else checked_weights(weights, len(y), who=type(self).__name__)
+        self._set_rows(self._design_of(parts, len(y)), (self._checked_responses(y, size),), known_weights)
 
     @abc.abstractmethod
     def _checked_responses(self, y: np.ndarray, size: np.ndarray | None) -> np.ndarray:
@@ -103,7 +108,7 @@ class ColumnRegression(Regression, PredictiveTarget):
 
     def _rows_of(self, design: Design, *, size: np.ndarray | None, labels: list[Any] | None = None) -> RowsOfDesign:
         """Return rows to predict."""
-        return RowsOfDesign(design, self.likelihood, size=size, labels=labels)
+        return RowsOfDesign(design, self.likelihood.single, size=size, labels=labels)
 
     def _floats(self, given: Any, name: str, n: int) -> np.ndarray:
         """Return n numbers of the user's as floats."""
@@ -114,11 +119,11 @@ class ColumnRegression(Regression, PredictiveTarget):
         return array
 
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
-        """Return this model, with the same variables, for other data: (designs, offset, size, y)."""
-        designs, offset, size, y = given
+        """Return this model, with the same variables, for other data: (designs, offset, size, weights, y)."""
+        designs, offset, size, weights, y = given
         other = copy.copy(self)
         other.given = None
-        other._place(parts_of_designs(designs, n_obs, who=type(self).__name__), offset, size, y)
+        other._place(parts_of_designs(designs, n_obs, who=type(self).__name__), offset, size, weights, y)
         return other
 
     def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfDesign:
@@ -127,10 +132,10 @@ class ColumnRegression(Regression, PredictiveTarget):
         New rows may have an ``offset`` (by default 0), and need sizes if the target's rows have them.
         """
         who = f"predict for {type(self).__name__}"
-        own_sizes = self.y.imag if np.iscomplexobj(self.y) else None
+        own_sizes = self._sizes
         if rows is None:
             self._refuse_columns(columns, who=who)
-            return self._rows_of(self.design, size=own_sizes)
+            return self._rows_of(self.design, size=own_sizes).of_weighted(self.weights)
         offset = columns.pop("offset", None)
         size = columns.pop(self.size_name, None) if own_sizes is not None else None
         self._refuse_columns(columns, who=who)
@@ -146,14 +151,17 @@ class ColumnRegression(Regression, PredictiveTarget):
         sizes = None if size is None else self._floats(size, self.size_name, n)
         return self._rows_of(self._design_of(parts, n), size=sizes, labels=labels_of_rows(rows))
 
-    def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, **columns: Any) -> Self:
-        """Return the target of new rows alone: a table or matrix as X of the target, responses, offsets and sizes."""
+    def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, weights: Any = None, **columns: Any) -> Self:
+        """Return the target of new rows alone: a table or matrix as X, responses, offsets, weights and sizes."""
         who = f"append to {type(self).__name__}"
-        size = columns.pop(self.size_name, None) if np.iscomplexobj(self.y) else None
+        has_sizes = self._sizes is not None
+        size = columns.pop(self.size_name, None) if has_sizes else None
         self._refuse_columns(columns, who=who)
         has_offset = self.design.dim in self.design.predictors[0].places
-        same_columns(who, {"offset": (has_offset, offset), self.size_name: (np.iscomplexobj(self.y), size)})
-        check_same_index(who, X=X, y=y, offset=offset, **{self.size_name: size})
+        has_weights = self.weights is not None
+        further = {"offset": (has_offset, offset), "weights": (has_weights, weights), self.size_name: (has_sizes, size)}
+        same_columns(who, further)
+        check_same_index(who, X=X, y=y, offset=offset, weights=weights, **{self.size_name: size})
         response = self._responses_to_append(in_memory(y), who=who)
         if len(X) != len(response):
             raise InvalidInputError(f"{who}: X has {len(X)} rows, and y has {len(response)}")
@@ -161,7 +169,7 @@ class ColumnRegression(Regression, PredictiveTarget):
         sizes = None if size is None else self._floats(in_memory(size), self.size_name, len(response))
         other = copy.copy(self)
         other._start_anew(files_of((as_source(X), as_source(y))))
-        other._place(parts, in_memory(offset), sizes, response)
+        other._place(parts, in_memory(offset), sizes, in_memory(weights), response)
         return other
 
     def _responses_to_append(self, y: Any, *, who: str) -> np.ndarray:
@@ -176,14 +184,15 @@ class ColumnRegression(Regression, PredictiveTarget):
             raise InvalidInputError(f"{who}: these rows take no {' and no '.join(given)}")
 
     @property
-    def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The responses y."""
-        return {"y": self.y.real}
+    def _sizes(self) -> np.ndarray | None:
+        """The sizes of the rows, None if they have none."""
+        [response] = self.unweighted_responses
+        return response.imag if np.iscomplexobj(response) else None
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
         """The columns X, with the column of ones if there is an intercept; codes of categories; sizes of rows."""
-        sizes = {self.size_name: self.y.imag} if np.iscomplexobj(self.y) else {}
+        sizes = {} if self._sizes is None else {self.size_name: self._sizes}
         return {**super().constant_data, **sizes}
 
     @property

@@ -18,21 +18,25 @@ FEWEST_PAIRS = 0.1  # least number of such pairs, in units of m^2 / N for m rows
 
 
 class EqualRows(NamedTuple):
-    """The distinct rows, in the order of their first copies: indices of these copies, and numbers of copies."""
+    """The distinct rows, in the order of their first copies.
+
+    `first` holds the indices of these copies, and `weights` the numbers of copies, or the sums of their weights.
+    """
 
     first: np.ndarray
-    counts: np.ndarray
+    weights: np.ndarray
 
 
-def equal_rows(arrays: Sequence[np.ndarray]) -> EqualRows | None:
+def equal_rows(arrays: Sequence[np.ndarray], weights: np.ndarray | None = None) -> EqualRows | None:
     """Return the distinct rows of arrays of shape (N, ...) if at most half of the rows are distinct, else None.
 
-    None also if a sample of rows shows few equal pairs (`FEWEST_PAIRS`), or two different rows have the same hash.
+    Rows may have `weights`, shape (N,), which need not be equal. None also if a sample of rows shows few equal pairs
+    (`FEWEST_PAIRS`), or two different rows have the same hash.
 
     Examples
     --------
     >>> equal_rows([np.array([[1.0, 2.0], [0.0, 3.0], [1.0, 2.0], [-0.0, 3.0]]), np.zeros(4)])
-    EqualRows(first=array([0, 1]), counts=array([2, 2]))
+    EqualRows(first=array([0, 1]), weights=array([2., 2.]))
     """
     N = len(arrays[0])
     m = min(N, LOOKED_AT)
@@ -40,19 +44,21 @@ def equal_rows(arrays: Sequence[np.ndarray]) -> EqualRows | None:
     pairs = np.unique(sample, return_counts=True)[1]
     if (pairs * (pairs - 1)).sum() / 2 < FEWEST_PAIRS * m * m / N:
         return None
-    hashes, firsts, copies = map(np.concatenate, zip(*over_blocks(lambda *rows: _kinds(arrays, *rows), N), strict=True))
+    hashes, firsts, copies = map(
+        np.concatenate, zip(*over_blocks(lambda *rows: _kinds(arrays, weights, *rows), N), strict=True)
+    )
     known, place, kind = np.unique(hashes, return_index=True, return_inverse=True)
     if len(known) > LARGEST_SHARE * N:
         return None
     first = firsts[place]
-    counts = np.bincount(kind, copies).astype(np.int64)
+    totals = np.bincount(kind, copies)
 
     def are_equal(lo: int, hi: int) -> bool:
         like = first[np.searchsorted(known, _hashes(arrays, slice(lo, hi)))]
         return all(np.array_equal(array[lo:hi], array[like]) for array in arrays)
 
     order = np.argsort(first)
-    return EqualRows(first[order], counts[order]) if all(over_blocks(are_equal, N)) else None
+    return EqualRows(first[order], totals[order]) if all(over_blocks(are_equal, N)) else None
 
 
 class KnownRows:
@@ -85,8 +91,11 @@ class KnownRows:
         return np.where(is_known, found, -1)
 
 
-def merged_rows(arrays: Sequence[np.ndarray]) -> EqualRows:
-    """Return the distinct rows of a block, whatever their share; rows of equal hashes that differ stay single."""
+def merged_rows(arrays: Sequence[np.ndarray], weights: np.ndarray | None = None) -> EqualRows:
+    """Return the distinct rows of a block, whatever their share; rows of equal hashes that differ stay single.
+
+    Rows may have `weights`, shape (N,), which are added.
+    """
     n = len(arrays[0])
     hashes = _hashes(arrays, slice(0, n))
     _, first, kind = np.unique(hashes, return_index=True, return_inverse=True)
@@ -96,14 +105,16 @@ def merged_rows(arrays: Sequence[np.ndarray]) -> EqualRows:
         same = array == array[leader]
         equal &= same.reshape(n, -1).all(axis=1)
     leader = np.where(equal, leader, np.arange(n))
-    chosen, counts = np.unique(leader, return_counts=True)
-    return EqualRows(chosen, counts.astype(np.int64))
+    chosen, place = np.unique(leader, return_inverse=True)
+    return EqualRows(chosen, np.bincount(place, weights).astype(np.float64))
 
 
-def _kinds(arrays: Sequence[np.ndarray], lo: int, hi: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the different hashes of the rows lo ... hi - 1, and for each the first row and the number of its rows."""
-    hashes, first, counts = np.unique(_hashes(arrays, slice(lo, hi)), return_index=True, return_counts=True)
-    return hashes, lo + first, counts
+def _kinds(
+    arrays: Sequence[np.ndarray], weights: np.ndarray | None, lo: int, hi: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the different hashes of the rows lo ... hi - 1, and for each the first row and the sum of the weights."""
+    hashes, first, kind = np.unique(_hashes(arrays, slice(lo, hi)), return_index=True, return_inverse=True)
+    return hashes, lo + first, np.bincount(kind, None if weights is None else weights[lo:hi])
 
 
 def _hashes(arrays: Sequence[np.ndarray], rows: slice | np.ndarray) -> np.ndarray:

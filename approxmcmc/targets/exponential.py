@@ -16,7 +16,7 @@ class ExponentialRegression(PlainRegression):
         Predictors, shape (n, p), or a table with columns of text or categories, as for :class:`LogisticRegression`.
     y
         Responses, shape (n,), positive: durations.
-    prior_scale, intercept, prior, coef_names, offset
+    prior_scale, intercept, prior, coef_names, offset, weights
         As for :class:`PoissonRegression`.
 
     Raises

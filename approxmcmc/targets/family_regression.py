@@ -9,12 +9,13 @@ import numpy as np
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.family import Family
+from approxmcmc.families.weighted import observe_weighted
 from approxmcmc.targets.column_regression import ColumnRegression
 from approxmcmc.targets.given import check_names
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.positive import WithPositive
 from approxmcmc.targets.predictors.assemble import PredictorPart
-from approxmcmc.targets.predictors.family import FamilyLikelihood, ShapeLikelihood
+from approxmcmc.targets.predictors.family import FamilyLikelihood, ShapeLikelihood, sized
 from approxmcmc.targets.tables import predictor_of_pymc, theta_of_pymc
 from approxmcmc.targets.tall_data import Prior
 
@@ -35,15 +36,13 @@ class FamilyRegression(ColumnRegression):
         Its shape if it has one; None: the shape is a parameter, whose logarithm is normal with standard deviation 1.5.
     shape_name, shape_scale
         What the trace calls a shape that is a parameter, and the median of its prior.
-    X, y, prior_scale, intercept, prior, coef_names, offset
+    X, y, prior_scale, intercept, prior, coef_names, offset, weights
         As for :class:`LogisticRegression`.
     size
         The second number of each row, such as trials, shape (n,); None for rows without one.
     size_name
         What messages and the trace call the sizes.
     """
-
-    likelihood: FamilyLikelihood | ShapeLikelihood
 
     def __init__(
         self,
@@ -56,6 +55,7 @@ class FamilyRegression(ColumnRegression):
         prior: Callable[..., float] | None,
         coef_names: Sequence[str] | None,
         offset: Any = None,
+        weights: Any = None,
         shape: float | None = 1.0,
         shape_name: str = "alpha",
         shape_scale: float = 1.0,
@@ -64,7 +64,8 @@ class FamilyRegression(ColumnRegression):
     ) -> None:
         who = type(self).__name__
         self.size_name = size_name
-        given = self._read(X, y, intercept=intercept, coef_names=coef_names, offset=offset, size=size)
+        rows = {"offset": offset, "size": size, "weights": weights}
+        given = self._read(X, y, intercept=intercept, coef_names=coef_names, **rows)
         variables = given.columns.variables
         self.prior = Prior(prior_scale, prior, who=who)
         self.prior_scale = prior_scale
@@ -91,6 +92,13 @@ class FamilyRegression(ColumnRegression):
             self.terms_are_concave = family.is_concave
         self._place_given(given)
 
+    @property
+    def _single(self) -> FamilyLikelihood | ShapeLikelihood:
+        """The likelihood of rows without weights."""
+        single = self.likelihood.single
+        assert isinstance(single, FamilyLikelihood | ShapeLikelihood)
+        return single
+
     def _prior_with_shape(self) -> Prior:
         """Return normal priors of the coefficients, and of the logarithm of the shape, the last entry of theta."""
         scales = np.full(self.variables.size, self.prior_scale, dtype=np.float64)
@@ -108,11 +116,12 @@ class FamilyRegression(ColumnRegression):
                 f"{who}: {self.size_name} must be integers from 1, found {size[row]:g} in row {row}"
             )
         y = self.coded(y)
-        fits = self.likelihood.family.fits(y, np.ones(len(y)) if size is None else size)
+        family = self._single.family
+        fits = family.fits(y, np.ones(len(y)) if size is None else size)
         if not np.all(fits):
             row = int(np.argmin(fits))
             raise InvalidInputError(
-                f"{who}: y must be {self.likelihood.family.support}, found {y[row]:g} in row {row}"
+                f"{who}: y must be {family.support}, found {y[row]:g} in row {row}"
                 + ("" if size is None else f", with {self.size_name} {size[row]:g}")
             )
         return y if size is None else y + 1j * size
@@ -132,13 +141,20 @@ class FamilyRegression(ColumnRegression):
 
         Raises `IncompatibleError` for a family that PyMC does not have, and for a prior given as a function.
         """
-        twin = self.likelihood.family.twin
+        twin = self._single.family.twin
         if twin is None:
             return super().to_pymc()
         if self.prior.function is not None:
             name = type(self).__name__
             raise IncompatibleError(f"{name}: a prior given as a function has no PyMC twin; use prior_scale")
         import pymc as pm
+
+        [response] = self.unweighted_responses
+        y, size = sized(response)
+        known_shape = self._single.shape if isinstance(self._single, FamilyLikelihood) else 1.0
+
+        def observe(name: str, eta: Any, shape: Any = known_shape) -> Any:
+            return twin.observe(name, eta, y, size, shape)
 
         with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
             if self.is_dense:
@@ -152,10 +168,9 @@ class FamilyRegression(ColumnRegression):
                 shape = pm.LogNormal(self.shape_name, math.log(self.shape_scale), LOG_SHAPE_SCALE)
                 theta = theta_of_pymc(self, self.prior_scale, {self.shape_name: pm.math.log(shape)})
                 eta = predictor_of_pymc(self.design, self.design.predictors[0], theta)
-                twin.observe("y", eta, self.y, 1.0, shape)
+                observe_weighted("y", self.weights, observe, eta, shape, observed=y)
                 return model
-            assert isinstance(self.likelihood, FamilyLikelihood)
-            self.likelihood.observe("y", eta, self.responses)
+            observe_weighted("y", self.weights, observe, eta, observed=y)
         return model
 
 
@@ -175,6 +190,7 @@ class PlainRegression(FamilyRegression):
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
         offset: Any = None,
+        weights: Any = None,
     ) -> None:
         super().__init__(
             self.family,
@@ -185,6 +201,7 @@ class PlainRegression(FamilyRegression):
             prior=prior,
             coef_names=coef_names,
             offset=offset,
+            weights=weights,
         )
 
 
@@ -235,6 +252,7 @@ class ShapedRegression(FamilyRegression):
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
         offset: Any = None,
+        weights: Any = None,
     ) -> None:
         super().__init__(
             self.family,
@@ -245,6 +263,7 @@ class ShapedRegression(FamilyRegression):
             prior=prior,
             coef_names=coef_names,
             offset=offset,
+            weights=weights,
             shape=alpha,
             shape_scale=alpha_scale,
         )

@@ -27,6 +27,19 @@ def kept(given: Any) -> Any:
     return given if any(isinstance(leaf, DataSource) for leaf in leaves(given)) else None
 
 
+def checked_weights(given: Any, n: int, *, who: str) -> np.ndarray:
+    """Return a user's known weights of n rows as floats; raise unless all are positive."""
+    weights = checked_array(given, "weights", who=who).astype(np.float64, copy=False)
+    if weights.shape != (n,):
+        raise InvalidInputError(f"{who}: weights must hold {n} numbers, as y does, found shape {weights.shape}")
+    if not (weights > 0.0).all():
+        row = int(np.argmin(weights > 0.0))
+        raise InvalidInputError(
+            f"{who}: weights must be positive, found {weights[row]:g} in row {row}; leave out rows of weight 0"
+        )
+    return weights
+
+
 def named_variables(
     dim: int,
     names: Sequence[str] | None,

@@ -29,7 +29,7 @@ class GLMTarget(FamilyRegression):
         `log_sigmoid` keep the loop over data vectorised.
     X, y, intercept, coef_names
         As for :class:`LogisticRegression`; y is any array of numbers of shape (n,).
-    prior_scale, prior, offset
+    prior_scale, prior, offset, weights
         As for :class:`LogisticRegression`.
     derivatives_eta
         ``derivatives_eta(eta, y) -> (first, second)``, the derivatives of `loglik_eta` in eta, for gradients, modes and
@@ -75,6 +75,7 @@ class GLMTarget(FamilyRegression):
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
         offset: Any = None,
+        weights: Any = None,
         derivatives_eta: Callable[[float, float], tuple[float, float]] | None = None,
         slope_bound: float | None = None,
         second_derivative_bound: float | None = None,
@@ -107,22 +108,28 @@ class GLMTarget(FamilyRegression):
             prior=prior,
             coef_names=coef_names,
             offset=offset,
+            weights=weights,
         )
-        arguments = (0.25, float(self.y[0]))
+        arguments = (0.25, float(self._y[0]))
         check_compiles(loglik, "loglik_eta", arguments, "loglik_eta(eta, y) -> float", who="GLMTarget")
         for response in self._some_responses():
             self._refuse_false_bounds(response)
 
-    def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, **columns: Any) -> Self:
+    def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, weights: Any = None, **columns: Any) -> Self:
         """Return the target of new rows alone; raise if a given bound is false for their responses."""
-        more = super().rows_to_append(X, y, offset=offset, **columns)
+        more = super().rows_to_append(X, y, offset=offset, weights=weights, **columns)
         for response in more._some_responses():
             more._refuse_false_bounds(response)
         return more
 
+    @property
+    def _y(self) -> np.ndarray:
+        """The responses, shape (n,)."""
+        return self.unweighted_responses[0]
+
     def _some_responses(self) -> np.ndarray:
         """Return at most eight values of y, spread over a sample of about 1000 rows."""
-        values = np.unique(self.y[:: max(1, self.n_obs // 1000)]).astype(np.float64)
+        values = np.unique(self._y[:: max(1, self.n_obs // 1000)]).astype(np.float64)
         return np.unique(values[np.linspace(0, len(values) - 1, CHECKED_ROWS).astype(int)])
 
     def _refuse_false_bounds(self, y: float) -> None:
@@ -130,7 +137,7 @@ class GLMTarget(FamilyRegression):
 
         So a true bound always passes, up to rounding.
         """
-        family = self.likelihood.family
+        family = self._single.family
         third = family.third_derivative_bound or family.third_derivative_within
         given_bounds = [bound is not None for bound in (family.slope_bound, family.second_derivative_bound, third)]
         if not any(given_bounds):
@@ -155,32 +162,32 @@ class GLMTarget(FamilyRegression):
         """Return the name of the bound of the derivative `order`, and bounds within order * STEP / 2 of each center."""
         if order == 3:
             reach = np.full(centers.size, 0.5 * order * STEP)
-            bounds = self.likelihood.third_derivative_within(centers, (np.full(centers.size, y),), reach)
+            bounds = self._single.third_derivative_within(centers, (np.full(centers.size, y),), reach)
             assert bounds is not None
             return "third_derivative_bound", bounds
         name = BOUNDS[order - 1]
-        return name, np.full(centers.size, getattr(self.likelihood, name))
+        return name, np.full(centers.size, getattr(self._single, name))
 
     def _term_or_nan(self, eta: float, y: float) -> float:
         """Return ``loglik_eta(eta, y)``, or NaN if the user's function cannot be evaluated there."""
         try:
-            return float(self.likelihood.loglik(eta, y))
+            return float(self._single.loglik(eta, y))
         except (ArithmeticError, ValueError):
             return math.nan
 
     def _term_gradients(self) -> Any:
         if self.knows_derivatives:
-            for y in np.unique(self.y[:: max(1, self.n_obs // CHECKED_ROWS)])[:CHECKED_ROWS]:
+            for y in np.unique(self._y[:: max(1, self.n_obs // CHECKED_ROWS)])[:CHECKED_ROWS]:
                 self._check_slope(float(y))
         return super()._term_gradients()
 
     def _check_slope(self, y: float) -> None:
         def add_slope(eta: np.ndarray, out: np.ndarray) -> None:
-            out[0] += self.likelihood.derivatives(eta[0], y)[0]
+            out[0] += self._single.derivatives(eta[0], y)[0]
 
         name = f"the first of derivatives_eta at y = {y:g}"
         at = np.array([0.25])
-        check_gradient(lambda eta: self.likelihood.loglik(eta[0], y), add_slope, at, name, ["eta"], who="GLMTarget")
+        check_gradient(lambda eta: self._single.loglik(eta[0], y), add_slope, at, name, ["eta"], who="GLMTarget")
 
     def to_pymc(self) -> Any:
         """Return the `pymc.Model` that the user supplied."""

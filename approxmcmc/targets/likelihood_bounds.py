@@ -111,6 +111,33 @@ def make_add_design_gap_gradient(slope: Callable[..., float]) -> Callable[..., N
     return add_gap_gradient
 
 
+def make_weighted_gaps(gaps: Callable[..., None]) -> Callable[..., None]:
+    """Return the batch kernel of gaps times known weights of rows, the last array of the data."""
+
+    def weighted_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        gaps(theta, data[:-1], order, lo, hi, out)
+        weights = data[-1]
+        for i in range(hi - lo):
+            out[i] *= weights[datum_at(order, lo + i)]
+
+    return weighted_gaps
+
+
+def make_add_weighted_gap_gradient(add_gradient: Callable[..., None]) -> Callable[..., None]:
+    """Return the kernel of the gradients of gaps times known weights of rows, the last array of the data."""
+
+    def add_gap_gradient(
+        theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
+    ) -> None:
+        known = data[-1]
+        both = np.empty(hi - lo)
+        for i in range(hi - lo):
+            both[i] = weights[i] * known[datum_at(order, lo + i)]
+        add_gradient(theta, data[:-1], order, lo, hi, both, out)
+
+    return add_gap_gradient
+
+
 def _quadratic(theta: np.ndarray, sums: tuple[np.ndarray, ...]) -> float:
     Q, linear, constant = sums
     total = constant[0]
@@ -138,8 +165,18 @@ def compile_bound(
     log_bound: Callable[..., float],
     add_gap_gradient: Callable[..., None] | None = None,
     add_bound_gradient: Callable[..., None] | None = None,
+    *,
+    weights: np.ndarray | None = None,
 ) -> CompiledBound:
-    """Compile the functions of a `CompiledBound`, see there, for the types of `data` and `sums`."""
+    """Compile the functions of a `CompiledBound`, see there, for the types of `data` and `sums`.
+
+    Known `weights` of rows (n,) multiply the gaps; `sums` include them.
+    """
+    if weights is not None:
+        data = (*data, weights)
+        gaps = closure(make_weighted_gaps, gaps, fastmath=BATCH_FASTMATH)
+        if add_gap_gradient is not None:
+            add_gap_gradient = closure(make_add_weighted_gap_gradient, add_gap_gradient, fastmath=BATCH_FASTMATH)
     data_type = type_of(data)
     sums_type = type_of(sums)
     gap_gradient = nb.void(VECTOR, data_type, INDICES, nb.int64, nb.int64, VECTOR, VECTOR)
@@ -167,7 +204,9 @@ def linear_bound(X: np.ndarray, minorant: Minorant) -> CompiledBound:
     data = (X, np.ascontiguousarray(touch, dtype=np.float64))
     gaps = closure(make_linear_gaps, minorant.gap, fastmath=BATCH_FASTMATH)
     add_gap_gradient = closure(make_add_linear_gap_gradient, minorant.slope, fastmath=BATCH_FASTMATH)
-    return compile_bound(data, sums, gaps, _quadratic, add_gap_gradient, _add_quadratic_gradient)
+    return compile_bound(
+        data, sums, gaps, _quadratic, add_gap_gradient, _add_quadratic_gradient, weights=minorant.weights
+    )
 
 
 def bound_of_design(design: Design, minorant: Minorant) -> CompiledBound:
@@ -195,7 +234,9 @@ def bound_of_design(design: Design, minorant: Minorant) -> CompiledBound:
     data = (*design.arrays, np.ascontiguousarray(touch, dtype=np.float64))
     gaps = closure(make_design_gaps, minorant.gap, fastmath=BATCH_FASTMATH)
     add_gap_gradient = closure(make_add_design_gap_gradient, minorant.slope, fastmath=BATCH_FASTMATH)
-    return compile_bound(data, sums, gaps, _quadratic, add_gap_gradient, _add_quadratic_gradient)
+    return compile_bound(
+        data, sums, gaps, _quadratic, add_gap_gradient, _add_quadratic_gradient, weights=minorant.weights
+    )
 
 
 def check_kind(kind: str, known: tuple[str, ...], at: np.ndarray | None, *, who: str) -> None:

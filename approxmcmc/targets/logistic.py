@@ -26,6 +26,10 @@ class LogisticRegression(BinaryRegression):
         Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
     offset
         A known part of the predictor, shape (n,): eta_i = x_i' beta + offset_i; None: 0.
+    weights
+        Known weights of rows, positive, shape (n,), such as numbers of equal rows or weights of a survey: the log
+        density of row i is multiplied by weights_i; None: 1. Weights of a survey give a pseudo-posterior, whose width
+        depends on their sum.
 
     Raises
     ------

@@ -17,7 +17,7 @@ class NegativeBinomialRegression(ShapedRegression):
         The shape if it is known, one positive number; None: it is a parameter, which the trace calls ``alpha``.
     alpha_scale
         Median of the prior of ``alpha``; log(alpha) is normal with standard deviation 1.5.
-    prior_scale, intercept, coef_names, offset
+    prior_scale, intercept, coef_names, offset, weights
         As for :class:`PoissonRegression`; beta_j ~ N(0, prior_scale^2).
     prior
         A function ``log_prior(theta) -> float`` that replaces these priors; if alpha is a parameter, the last entry of

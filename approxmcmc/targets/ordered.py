@@ -8,6 +8,7 @@ import numpy as np
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.ordered import first_cutpoints
+from approxmcmc.families.weighted import observe_weighted
 from approxmcmc.sources import as_source
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.column_regression import ColumnRegression
@@ -93,7 +94,7 @@ class OrderedRegression(ColumnRegression):
     prior
         A function ``log_prior(theta) -> float`` that replaces these priors; the last K - 1 entries of theta are c_0 and
         log(c_k - c_{k-1}), so a density of the cutpoints needs the Jacobian, the sum of these logarithms.
-    coef_names, offset
+    coef_names, offset, weights
         As for :class:`LogisticRegression`.
 
     Attributes
@@ -130,8 +131,6 @@ class OrderedRegression(ColumnRegression):
     (OrderedRegression(n_obs=100, n_categories=3, dim=4), ['0|1', '1|2'])
     """
 
-    likelihood: OrderedLikelihood
-
     @naming_the_arguments
     def __init__(
         self,
@@ -143,9 +142,11 @@ class OrderedRegression(ColumnRegression):
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
         offset: Any = None,
+        weights: Any = None,
     ) -> None:
         self.categories, y, self._numbers = ordered_categories(y)
-        given = self._read(X, y, intercept=False, coef_names=coef_names, offset=offset, has_other_intercept=True)
+        rows = {"offset": offset, "weights": weights}
+        given = self._read(X, y, intercept=False, coef_names=coef_names, has_other_intercept=True, **rows)
         columns = given.columns.variables
         if CUTPOINTS in columns.shapes:
             raise InvalidInputError(f"{WHO}: {CUTPOINTS!r} is the name of the cutpoints; rename the column")
@@ -164,7 +165,7 @@ class OrderedRegression(ColumnRegression):
             self.prior = Prior(prior_scale, prior, who=WHO)
         self.likelihood = OrderedLikelihood(len(self.categories))
         self._place_given(given)
-        counts = np.bincount(self.y, minlength=len(self.categories))
+        counts = np.bincount(self._y, weights=self.weights, minlength=len(self.categories))
         self._first_cutpoints = first_cutpoints((counts + 0.5) / (counts + 0.5).sum())
 
     def _responses_to_append(self, y: Any, *, who: str) -> np.ndarray:
@@ -197,7 +198,7 @@ class OrderedRegression(ColumnRegression):
 
     def _rows_of(self, design: Design, *, size: np.ndarray | None, labels: list[Any] | None = None) -> RowsOfDesign:
         """Return rows to predict."""
-        return RowsOfOrderedClasses(design, self.likelihood, labels=labels, axes={"category": self.categories})
+        return RowsOfOrderedClasses(design, self.likelihood.single, labels=labels, axes={"category": self.categories})
 
     def initial_point(self) -> np.ndarray:
         """Return coefficients 0, and the cutpoints that fit the shares of the categories; shape (dim,)."""
@@ -217,9 +218,9 @@ class OrderedRegression(ColumnRegression):
         return "the log density is concave in coefficients and cutpoints"
 
     @property
-    def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The responses y, as indices into `categories`."""
-        return {"y": self.y}
+    def _y(self) -> np.ndarray:
+        """The indices of the categories, shape (n,)."""
+        return self.unweighted_responses[0]
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
@@ -234,6 +235,11 @@ class OrderedRegression(ColumnRegression):
         import pymc as pm
         from pymc.distributions.transforms import ordered
 
+        y = self._y.astype(np.int32)
+
+        def observe(name: str, eta: Any, cutpoints: Any) -> Any:
+            return pm.OrderedLogistic(name, eta=eta, cutpoints=cutpoints, compute_p=False, observed=y)
+
         settings = {"dims": "cutpoint", "transform": ordered, "initval": self._first_cutpoints}
         with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
             # Cutpoints come last in theta, but the graph of the predictor needs none of their entries.
@@ -243,7 +249,7 @@ class OrderedRegression(ColumnRegression):
             else:
                 cutpoints = pm.Normal(CUTPOINTS, 0.0, self.prior.cutpoint_scale, **settings)
             eta = predictor_of_pymc(self.design, self.design.predictors[0], theta)
-            pm.OrderedLogistic("y", eta=eta, cutpoints=cutpoints, compute_p=False, observed=self.y.astype(np.int32))
+            observe_weighted("y", self.weights, observe, eta, cutpoints, observed=y)
         return model
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ class PoissonRegression(PlainRegression):
         Predictors, shape (n, p), or a table with columns of text or categories, as for :class:`LogisticRegression`.
     y
         Counts, shape (n,): integers from 0.
-    prior_scale, intercept, prior, coef_names
+    prior_scale, intercept, prior, coef_names, weights
         As for :class:`LogisticRegression`.
     offset
         A known part of the predictor, shape (n,), such as the logarithm of an exposure; None: 0.

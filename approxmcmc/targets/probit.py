@@ -9,7 +9,7 @@ class ProbitRegression(BinaryRegression):
 
     Parameters
     ----------
-    X, y, prior_scale, intercept, prior, coef_names, offset
+    X, y, prior_scale, intercept, prior, coef_names, offset, weights
         As for :class:`LogisticRegression`.
 
     Raises

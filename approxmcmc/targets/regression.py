@@ -31,6 +31,7 @@ from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.forms import AnyRows, DenseRows, FormOfRows, around
 from approxmcmc.targets.predictors.kernels import add_residual_gradient, residuals
 from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
+from approxmcmc.targets.predictors.weighted import weighted_rows
 from approxmcmc.targets.tall_data import TallDataTarget
 
 FORMS: tuple[FormOfRows, ...] = (DenseRows(), DenseClasses(), AnyRows())  # the first that fits is taken
@@ -45,16 +46,25 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
     dense block of columns, coded columns, offsets, entries that all rows share. All that samplers ask for follows from
     the two: gradients, expansions, bounds of derivatives and of single terms, minorants. Subclasses set `likelihood`,
     `prior` and `variables`, and call `_set_rows`.
+
+    With known weights term i is w_i f(eta_i1 ... eta_iK; y_i). Then `likelihood` and `responses` are those of the
+    weighted rows, and `unweighted_responses` those without the weights.
     """
 
-    by_row = ("data", "design", "responses")
+    by_row = ("data", "design", "responses", "unweighted_responses", "weights")
     likelihood: RowLikelihood
     design: Design
     responses: tuple[np.ndarray, ...]
+    unweighted_responses: tuple[np.ndarray, ...]
+    weights: np.ndarray | None
     form: FormOfRows
 
-    def _set_rows(self, design: Design, responses: tuple[np.ndarray, ...]) -> None:
-        """Store the rows in the first of `FORMS` that fits."""
+    def _set_rows(self, design: Design, responses: tuple[np.ndarray, ...], weights: np.ndarray | None = None) -> None:
+        """Store the rows in the first of `FORMS` that fits; `weights` multiply their terms, shape (n,)."""
+        self.unweighted_responses = responses
+        self.weights = weights
+        if weights is not None:
+            self.likelihood, responses = weighted_rows(self.likelihood.single, responses, weights)
         self.design = design
         self.responses = responses
         self.n_obs = design.n_rows
@@ -65,14 +75,17 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
 
     def _join_rows(self, more: Self) -> None:
         """Put the rows of `more` behind the own ones."""
-        responses = tuple(followed_by(*pair) for pair in zip(self.responses, more.responses, strict=True))
-        self.likelihood = self.likelihood.covering(more.responses)
-        self._set_rows(self.design.followed_by(more.design), responses)
+        pairs = zip(self.unweighted_responses, more.unweighted_responses, strict=True)
+        responses = tuple(followed_by(*pair) for pair in pairs)
+        self.likelihood = self.likelihood.single.covering(more.unweighted_responses)
+        weights = None if self.weights is None else followed_by(self.weights, more.weights)
+        self._set_rows(self.design.followed_by(more.design), responses, weights)
 
     def _leave_out(self, lo: int, hi: int) -> None:
         """Leave out the rows lo ... hi - 1."""
-        responses = tuple(without_rows(response, lo, hi) for response in self.responses)
-        self._set_rows(self.design.without(lo, hi), responses)
+        responses = tuple(without_rows(response, lo, hi) for response in self.unweighted_responses)
+        weights = None if self.weights is None else without_rows(self.weights, lo, hi)
+        self._set_rows(self.design.without(lo, hi), responses, weights)
 
     def some_rows(self, rows: np.ndarray) -> Self:
         """Return the target of the rows with these indices alone, which are copied."""
@@ -81,7 +94,8 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
         design = self.design
         X, codes = (np.ascontiguousarray(array[rows]) for array in (design.X, design.codes))
         chosen = Design(design.dim, X, codes, design.weights, design.predictors)
-        some._set_rows(chosen, tuple(np.ascontiguousarray(response[rows]) for response in self.responses))
+        responses = tuple(np.ascontiguousarray(response[rows]) for response in self.unweighted_responses)
+        some._set_rows(chosen, responses, None if self.weights is None else self.weights[rows])
         return some
 
     def content_hash(self) -> str:
@@ -103,7 +117,7 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
 
     @property
     def y(self) -> np.ndarray:
-        """The first of the responses, shape (n,)."""
+        """The first of the responses, as kernels read it, shape (n,): y, or a complex number with a size or weight."""
         return self.responses[0]
 
     @property
@@ -227,14 +241,15 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
         """The responses, y or y_0, y_1 and so on."""
-        if len(self.responses) == 1:
-            return {"y": self.responses[0].real}
-        return {f"y_{k}": response for k, response in enumerate(self.responses)}
+        if len(self.unweighted_responses) == 1:
+            return {"y": self.unweighted_responses[0].real}
+        return {f"y_{k}": response for k, response in enumerate(self.unweighted_responses)}
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The dense columns "X" and, if there are any, the "codes" of the design, as kernels read them."""
-        return {"X": self.design.X, **({"codes": self.design.codes} if self.design.codes.size else {})}
+        """The dense columns "X" as kernels read them, and the "codes" of the design and "weights" if there are any."""
+        codes = {"codes": self.design.codes} if self.design.codes.size else {}
+        return {"X": self.design.X, **codes, **({} if self.weights is None else {"weights": self.weights})}
 
     def __repr__(self) -> str:
         """Show the sizes."""

@@ -23,7 +23,7 @@ class RobustRegression(FamilyRegression):
         Degrees of freedom, positive. 4 is the choice of Maclaurin and Adams (2014); large values give normal errors.
     scale
         Scale of the errors, positive, in the units of y.
-    prior_scale, intercept, prior, coef_names, offset
+    prior_scale, intercept, prior, coef_names, offset, weights
         As for :class:`LogisticRegression`.
 
     Raises
@@ -63,6 +63,7 @@ class RobustRegression(FamilyRegression):
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
         offset: Any = None,
+        weights: Any = None,
     ) -> None:
         self.df, self.scale = _checked(df, scale)
         super().__init__(
@@ -74,6 +75,7 @@ class RobustRegression(FamilyRegression):
             prior=prior,
             coef_names=coef_names,
             offset=offset,
+            weights=weights,
         )
 
 

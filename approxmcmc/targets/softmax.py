@@ -10,11 +10,12 @@ import numpy as np
 from approxmcmc.contracts import CompiledBound, PredictiveTarget, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.families.weighted import observe_weighted
 from approxmcmc.sources import as_source
 from approxmcmc.targets.blocks import files_of
 from approxmcmc.targets.boehning import boehning_bound
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import check_names, check_same_index, kept, response_source
+from approxmcmc.targets.given import check_names, check_same_index, checked_weights, kept, response_source
 from approxmcmc.targets.likelihood_bounds import check_kind
 from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, same_columns
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
@@ -77,6 +78,8 @@ class SoftmaxRegression(Regression, PredictiveTarget):
     offset
         A known part of the predictor of each class, shape (n, K), a column for each class in their order; None: 0. A
         number for each row alone would cancel.
+    weights
+        As for :class:`LogisticRegression`.
 
     Raises
     ------
@@ -103,7 +106,6 @@ class SoftmaxRegression(Regression, PredictiveTarget):
 
     terms_are_concave = True
     bound_kinds = ("tuned", "untuned")
-    likelihood: SoftmaxLikelihood
 
     @naming_the_arguments
     def __init__(
@@ -116,13 +118,13 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         prior: Callable[..., float] | None = None,
         coef_names: Sequence[str] | None = None,
         offset: Any = None,
+        weights: Any = None,
     ) -> None:
-        check_same_index(WHO, X=X, y=y, offset=offset)
-        y = response_source(y)
-        offset = response_source(offset)
+        check_same_index(WHO, X=X, y=y, offset=offset, weights=weights)
+        y, offset, weights = (response_source(given) for given in (y, offset, weights))
         response = checked_array(y, "y", who=WHO)
         columns = read_columns(X, response, intercept=intercept, coef_names=coef_names, who=WHO)
-        self.given = kept((columns.designs, offset, y))
+        self.given = kept((columns.designs, offset, weights, y))
         self.reference_levels = columns.reference_levels
         self.has_intercept = intercept
         self._labels = classes_of(response)
@@ -134,12 +136,13 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         classes: dict[str, Any] = {"category": [int(label) for label in self._labels]}
         self.variables = Variables(shapes, dims, {**classes, **{axis: list(of) for axis, of in columns.coords.items()}})
         check_names(self.variables, who=WHO)
-        self._place(columns.parts(len(response), who=WHO), offset, response)
+        self._place(columns.parts(len(response), who=WHO), offset, weights, response)
 
-    def _place(self, parts: list[PredictorPart], offset: Any, y: np.ndarray) -> None:
+    def _place(self, parts: list[PredictorPart], offset: Any, weights: Any, y: np.ndarray) -> None:
         """Store rows."""
         classes = np.searchsorted(self._labels, y).astype(np.int64, copy=False)
-        self._set_rows(self._design_of(parts, offset, len(y)), (classes,))
+        known_weights = None if weights is None else checked_weights(weights, len(y), who=WHO)
+        self._set_rows(self._design_of(parts, offset, len(y)), (classes,), known_weights)
 
     def _design_of(self, parts: list[PredictorPart], offset: Any, n: int) -> Design:
         """Return the design of n rows: a variable holds the entries of the first class, then those of the next."""
@@ -170,19 +173,19 @@ class SoftmaxRegression(Regression, PredictiveTarget):
             raise InvalidInputError(f"predict for {WHO}: these rows take no {' and no '.join(given)}")
         axes = {"category": [int(label) for label in self._labels]}
         if rows is None:
-            return RowsOfClasses(self.design, self.likelihood, axes=axes)
+            return RowsOfClasses(self.design, self.likelihood.single, axes=axes).of_weighted(self.weights)
         parts = parts_of_new_rows(
             rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=f"predict for {WHO}"
         )
         design = self._design_of(parts, offset, len(rows))
-        return RowsOfClasses(design, self.likelihood, labels=labels_of_rows(rows), axes=axes)
+        return RowsOfClasses(design, self.likelihood.single, labels=labels_of_rows(rows), axes=axes)
 
-    def rows_to_append(self, X: Any, y: Any, *, offset: Any = None) -> Self:
-        """Return the target of new rows alone: a table or matrix as X of the target, classes, and offsets."""
+    def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, weights: Any = None) -> Self:
+        """Return the target of new rows alone: a table or matrix as X, classes, offsets and weights."""
         who = f"append to {WHO}"
         has_offset = any(self.design.dim in predictor.places for predictor in self.design.predictors)
-        same_columns(who, {"offset": (has_offset, offset)})
-        check_same_index(who, X=X, y=y, offset=offset)
+        same_columns(who, {"offset": (has_offset, offset), "weights": (self.weights is not None, weights)})
+        check_same_index(who, X=X, y=y, offset=offset, weights=weights)
         classes = checked_array(in_memory(y), "y", who=who)
         if classes.ndim != 1 or len(X) != len(classes):
             raise InvalidInputError(f"{who}: X has {len(X)} rows, and y has shape {classes.shape}")
@@ -195,31 +198,35 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         parts = parts_of_new_rows(X, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who)
         other = copy.copy(self)
         other._start_anew(files_of((as_source(X), as_source(y))))
-        other._place(parts, in_memory(offset), classes)
+        other._place(parts, in_memory(offset), in_memory(weights), classes)
         return other
 
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
-        """Return this model with other data: `given` is (designs, offset, y), with its variables and classes."""
-        designs, offset, y = given
+        """Return this model, with its variables and classes, for other data: (designs, offset, weights, y)."""
+        designs, offset, weights, y = given
         other = copy.copy(self)
         other.given = None
-        other._place(parts_of_designs(designs, n_obs, who=WHO), offset, y)
+        other._place(parts_of_designs(designs, n_obs, who=WHO), offset, weights, y)
         return other
 
     def longest_gradients(self) -> np.ndarray:
         """Return upper bounds of the lengths of the terms' gradients, 2^(1/2) ||x_i||; shape (n_obs,).
 
         A term's gradients in the predictors are 1 - p for its class and -p_k for each other, a vector of this length
-        at most.
+        at most. Weights multiply it.
         """
-        return math.sqrt(2.0) * self.design.row_norms()
+        lengths = math.sqrt(2.0) * self.design.row_norms()
+        return lengths if self.weights is None else self.weights * lengths
 
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Return Boehning's lower bound of the likelihood: "tuned" touches it at `at`, "untuned" at 0."""
         check_kind(kind, self.bound_kinds, at, who=WHO)
         theta_0 = np.zeros(self.design.dim) if kind == "untuned" or at is None else at
         shares_columns = isinstance(self.form, DenseClasses)
-        return boehning_bound(self.design, self.y, theta_0, self._entries_of_classes(), shares_columns=shares_columns)
+        entries = self._entries_of_classes()
+        return boehning_bound(
+            self.design, self._y, theta_0, entries, shares_columns=shares_columns, weights=self.weights
+        )
 
     def _entries_of_classes(self) -> np.ndarray:
         """Return the indices of the entries of theta of each class; shape (K, coefficients of a class)."""
@@ -232,9 +239,9 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         return np.concatenate(blocks, axis=1)
 
     @property
-    def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The classes y, as indices into the labels of the dimension ``category``."""
-        return {"y": self.y}
+    def _y(self) -> np.ndarray:
+        """The classes, as indices into the labels of the dimension ``category``, shape (n,)."""
+        return self.unweighted_responses[0]
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
@@ -248,6 +255,11 @@ class SoftmaxRegression(Regression, PredictiveTarget):
             raise IncompatibleError(f"{WHO}: a prior given as a function has no PyMC twin; use prior_scale")
         import pymc as pm
 
+        y = self._y.astype(np.int32)
+
+        def observe(name: str, eta: Any) -> Any:
+            return pm.Categorical(name, logit_p=eta, observed=y)
+
         with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
             if isinstance(self.form, DenseClasses):
                 beta = pm.Normal("beta", 0.0, self.prior.scale, dims=("category", "coef"))
@@ -255,7 +267,7 @@ class SoftmaxRegression(Regression, PredictiveTarget):
             else:
                 theta = theta_of_pymc(self, self.prior.scale)
                 eta = pm.math.stack([predictor_of_pymc(self.design, one, theta) for one in self.design.predictors], 1)
-            pm.Categorical("y", logit_p=eta, observed=self.y.astype(np.int32))
+            observe_weighted("y", self.weights, observe, eta, observed=y)
         return model
 
     def __repr__(self) -> str:

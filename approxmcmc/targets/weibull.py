@@ -25,7 +25,7 @@ class WeibullRegression(ShapedRegression):
         trace calls ``alpha``. Hazards increase with time if it is above 1, and decrease if it is below 1.
     alpha_scale
         Median of the prior of ``alpha``; log(alpha) is normal with standard deviation 1.5.
-    prior_scale, intercept, coef_names, offset
+    prior_scale, intercept, coef_names, offset, weights
         As for :class:`PoissonRegression`; beta_j ~ N(0, prior_scale^2).
     prior
         A function ``log_prior(theta) -> float`` that replaces these priors; if alpha is a parameter, the last entry of

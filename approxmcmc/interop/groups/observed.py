@@ -19,8 +19,8 @@ from approxmcmc.families import BINOMIAL, LOGIT, Family
 from approxmcmc.interop.graphs import evaluate
 from approxmcmc.interop.groups.likelihoods import law_of_rows
 from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError
-from approxmcmc.interop.groups.weights import Weighted, without_weights
 from approxmcmc.interop.links import LawOfRows, Product
+from approxmcmc.interop.weights import Weighted, without_weights
 
 Shapes = Sequence[tuple[int, ...]]
 

@@ -147,12 +147,6 @@ class FamilyLikelihood(PredictsResponses, ScalarLikelihood):
         self.compile("expansion", responses)(touch[None], responses, memory_order, 0, len(y), rows)
         return curvature_minorant(self.loglik, self.derivatives, y, touch, largest, (rows[:, 0], rows[:, 1]))
 
-    def observe(self, name: str, eta: Any, responses: tuple[np.ndarray, ...]) -> Any:
-        """Add the responses to the PyMC model of the current context, given the graph `eta` of their predictors."""
-        assert self.family.twin is not None
-        observe: Callable[..., Any] = self.family.twin.observe
-        return observe(name, eta, *sized(responses[0]), self.shape)
-
 
 class ShapeLikelihood(PredictsResponses, ScalarLikelihood):
     """log p(y_i | eta_i, shape) of a family whose shape is a parameter: the second predictor is log(shape)."""

@@ -57,6 +57,11 @@ class RowLikelihood(abc.ABC):
         return self
 
     @property
+    def single(self) -> "RowLikelihood":
+        """The likelihood of rows without weights: this one, unless it is a weighted one."""
+        return self
+
+    @property
     def bounds(self) -> tuple[float | None, float | None, float | None]:
         """Upper bounds of the first three absolute derivatives over all rows and all eta; None each if unknown."""
         return self.slope_bound, self.second_derivative_bound, self.third_derivative_bound

@@ -1,11 +1,12 @@
 """Rows of a regression whose responses are predicted."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from approxmcmc.contracts import RowsToPredict
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.targets.predictors.design import Design
 
 
@@ -30,6 +31,12 @@ class RowsOfDesign(RowsToPredict):
         self.response_axes = response_axes or {}
         self.n_rows = design.n_rows
         self._zeros = np.zeros(design.dim)
+        self._has_weights = False
+
+    def of_weighted(self, weights: np.ndarray | None) -> Self:
+        """Return these rows, which have known weights unless `weights` is None, so that none is one response."""
+        self._has_weights = weights is not None
+        return self
 
     def predictors(self, thetas: np.ndarray, rows: slice) -> np.ndarray:
         """Return the predictors of some rows at m thetas, offsets included; shape (K, rows, m)."""
@@ -42,6 +49,11 @@ class RowsOfDesign(RowsToPredict):
 
     def responses(self, predictors: np.ndarray, rows: slice, rng: np.random.Generator) -> np.ndarray:
         """Draw responses; shape (rows, m)."""
+        if self._has_weights:
+            raise IncompatibleError(
+                "predict: rows with weights cannot be replicated, because p(y | theta)^w is not the density of a "
+                "response; give the rows as new ones, rows=X, for one response of each without its weight"
+            )
         return self.likelihood.simulate(rng, predictors, self._sizes(rows))  # type: ignore[no-any-return]
 
     def _sizes(self, rows: slice) -> np.ndarray:

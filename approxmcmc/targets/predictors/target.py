@@ -18,8 +18,8 @@ from approxmcmc.targets.checks import (
     checked_arrays,
     plain_function,
 )
-from approxmcmc.targets.given import check_names, check_same_index, kept, with_sources
-from approxmcmc.targets.new_rows import in_memory
+from approxmcmc.targets.given import check_names, check_same_index, checked_weights, kept, with_sources
+from approxmcmc.targets.new_rows import in_memory, same_columns
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, assemble, labels_of, read_part
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
@@ -56,6 +56,8 @@ class PredictorTarget(Regression):
         Responses: an array of n numbers, or a tuple of such arrays.
     offsets
         Known parts of predictors, by the predictor's name: n numbers each, such as a log exposure.
+    weights
+        Known weights of rows, positive, n numbers: `loglik` of row i is multiplied by weights_i; None: 1.
     prior_scale
         Standard deviations of independent normal priors: one number, or one for each variable by name; inf is flat.
     prior
@@ -108,6 +110,7 @@ class PredictorTarget(Regression):
         y: Any,
         *,
         offsets: Mapping[str, Any] | None = None,
+        weights: Any = None,
         prior_scale: float | Mapping[str, float] = 1.0,
         prior: Callable[..., float] | None = None,
         derivatives: Callable[..., tuple[float, ...]] | None = None,
@@ -116,12 +119,12 @@ class PredictorTarget(Regression):
         initial_point: Mapping[str, Any] | None = None,
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
-        check_same_index(WHO, predictors=predictors, offsets=offsets, y=y)
+        check_same_index(WHO, predictors=predictors, offsets=offsets, weights=weights, y=y)
         y = tuple(y) if isinstance(y, list) and any(np.ndim(one) for one in y) else y
-        sources = with_sources((predictors, offsets or {}, y))
+        sources = with_sources((predictors, offsets or {}, weights, y))
         self.given = kept(sources)
         self._form = _form_of(*sources[:2])
-        parts, responses = _read(*sources)
+        parts, responses, known_weights = _read(*sources)
         self.variables = _variables(parts, dims or {}, coords or {})
         self.likelihood = ScalarLikelihood(
             plain_function(loglik, "loglik", who=WHO),
@@ -129,36 +132,46 @@ class PredictorTarget(Regression):
             len(responses),
             None if derivatives is None else plain_function(derivatives, "derivatives", who=WHO),
         )
-        self._set_rows(assemble(parts, self.variables, len(responses[0])), responses)
+        self._set_rows(assemble(parts, self.variables, len(responses[0])), responses, known_weights)
         self.prior = _prior(self.variables, prior_scale, prior)
         self._initial_point = self.variables.pack(
             {**self.variables.unpack(np.zeros(self.design.dim)), **(initial_point or {})}
         )
         self.pymc_model = pymc_model
-        arguments = (*[0.25] * len(parts), *(float(response[0]) for response in self.responses))
+        arguments = (*[0.25] * len(parts), *(float(response[0]) for response in self.unweighted_responses))
         expected = f"loglik({', '.join(map(str, predictors))}, y) -> float"
-        check_compiles(self.scalar.loglik, "loglik", arguments, expected, who=WHO)
+        check_compiles(self._single.loglik, "loglik", arguments, expected, who=WHO)
         if self.knows_derivatives:
             self._check_derivatives(0)
 
+    @property
+    def _single(self) -> ScalarLikelihood:
+        """The likelihood of rows without weights."""
+        single = self.likelihood.single
+        assert isinstance(single, ScalarLikelihood)
+        return single
+
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
-        """Return this model, with the same variables, for other data: (predictors, offsets, y)."""
+        """Return this model, with the same variables, for other data: (predictors, offsets, weights, y)."""
         other = copy.copy(self)
         other.given = None
-        parts, responses = _read(*given)
-        other._set_rows(assemble(parts, self.variables, n_obs), responses)
+        parts, responses, weights = _read(*given)
+        other._set_rows(assemble(parts, self.variables, n_obs), responses, weights)
         return other
 
-    def rows_to_append(self, predictors: Any, y: Any, *, offsets: Mapping[str, Any] | None = None) -> Self:
-        """Return the target of new rows alone: predictors, responses and offsets in the form of the constructor.
+    def rows_to_append(
+        self, predictors: Any, y: Any, *, offsets: Mapping[str, Any] | None = None, weights: Any = None
+    ) -> Self:
+        """Return the target of new rows alone: predictors, responses, offsets and weights, as the constructor has them.
 
         Columns of categories must have the categories of the target's, in the same order.
         """
         who = f"append to {WHO}"
-        check_same_index(who, predictors=predictors, offsets=offsets, y=y)
+        same_columns(who, {"weights": (self.weights is not None, weights)})
+        check_same_index(who, predictors=predictors, offsets=offsets, weights=weights, y=y)
         y = tuple(y) if isinstance(y, list) and any(np.ndim(one) for one in y) else y
-        given = with_sources((predictors, offsets or {}, y))
-        parts, responses = _read(*each(in_memory, given))
+        given = with_sources((predictors, offsets or {}, weights, y))
+        parts, responses, known_weights = _read(*each(in_memory, given))
         form = _form_of(*given[:2])
         if form != self._form:
             raise InvalidInputError(
@@ -173,7 +186,7 @@ class PredictorTarget(Regression):
                 )
         other = copy.copy(self)
         other._start_anew(files_of(given))
-        other._set_rows(assemble(parts, self.variables, len(responses[0])), responses)
+        other._set_rows(assemble(parts, self.variables, len(responses[0])), responses, known_weights)
         return other
 
     def _term_gradients(self) -> Any:
@@ -183,8 +196,8 @@ class PredictorTarget(Regression):
         return super()._term_gradients()
 
     def _check_derivatives(self, row: int) -> None:
-        responses = [float(response[row]) for response in self.responses]
-        self.scalar.check_derivatives(responses, f"derivatives at datum {row}", who=WHO)
+        responses = [float(response[row]) for response in self.unweighted_responses]
+        self._single.check_derivatives(responses, f"derivatives at datum {row}", who=WHO)
 
     def initial_point(self) -> np.ndarray:
         """Return the theta around which chains start; shape (dim,)."""
@@ -216,16 +229,18 @@ def _column_of(design: Any) -> Any:
 
 
 def _read(
-    predictors: Any, offsets: Mapping[str, Any], y: Any
-) -> tuple[dict[str, list[PredictorPart]], tuple[np.ndarray, ...]]:
-    """Return the parts of each predictor, and the responses, all checked."""
+    predictors: Any, offsets: Mapping[str, Any], weights: Any, y: Any
+) -> tuple[dict[str, list[PredictorPart]], tuple[np.ndarray, ...], np.ndarray | None]:
+    """Return the parts of each predictor, the responses, and the weights of rows or None, all checked."""
     responses = tuple(array.astype(np.float64) for array in checked_arrays(y, "y", who=WHO))
     if not responses or any(
         response.ndim != 1 or len(response) != len(responses[0]) or not len(response) for response in responses
     ):
         shapes = [response.shape for response in responses]
         raise InvalidInputError(f"{WHO}: y must be n numbers, or a tuple of such arrays, found shapes {shapes}")
-    return _parts(predictors, offsets, len(responses[0])), responses
+    n = len(responses[0])
+    known_weights = None if weights is None else checked_weights(weights, n, who=WHO)
+    return _parts(predictors, offsets, n), responses, known_weights
 
 
 def _parts(predictors: Any, offsets: Mapping[str, Any], n: int) -> dict[str, list[PredictorPart]]:
