@@ -142,6 +142,12 @@ FURTHER = {
     "LogisticRegression, float32": lambda: amc.targets.LogisticRegression(X.astype(np.float32), CLASSES),
     "LogisticRegression, table": lambda: amc.targets.LogisticRegression(table(), CLASSES, intercept=True),
     "LogisticRegression, equal rows": equal_rows,
+    "LogisticRegression, weights": lambda: amc.targets.LogisticRegression(X, CLASSES, weights=TRIALS),
+    "BinomialRegression, weights": lambda: amc.targets.BinomialRegression(
+        X, np.minimum(COUNTS, TRIALS), TRIALS, weights=EXPOSURE
+    ),
+    "NegativeBinomialRegression, weights": lambda: amc.targets.NegativeBinomialRegression(X, COUNTS, weights=EXPOSURE),
+    "SoftmaxRegression, weights": lambda: amc.targets.SoftmaxRegression(X, GROUPS % 3, weights=EXPOSURE),
     "RobustRegression, table": lambda: amc.targets.RobustRegression(table(), NUMBERS, intercept=True),
     "SoftmaxRegression, three classes": lambda: amc.targets.SoftmaxRegression(X, GROUPS % 3),
     "SoftmaxRegression, table": lambda: amc.targets.SoftmaxRegression(table(), GROUPS % 3, intercept=True),

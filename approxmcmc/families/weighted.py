@@ -1,6 +1,6 @@
 """Rows with known weights: a row's log density is its weight times that of a family, here and in PyMC."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,12 +61,20 @@ def observe_weighted(
         return law(*parameters_and_size[:-1])
 
     def logp(value: Any, weights: Any, *parameters: Any) -> Any:
-        # Without the size of the draws, with which PyMC would check the shape of the densities again.
         node = law(*parameters).owner
-        of_any_size = node.op.make_node(node.inputs[0], None, *node.op.dist_params(node)).outputs[1]
-        return weights * pm.logp(of_any_size, value)
+        return weights * pm.logp(without_size(node, node.op.dist_params(node)), value)
 
     return pm.CustomDist(name, weights, *graphs, dist=draw, logp=logp, observed=observed)
+
+
+def without_size(node: Any, parameters: Sequence[Any]) -> Any:
+    """Return a random variable of PyMC like that of a node, with these parameters, whose draws have no given size.
+
+    With a size PyMC also broadcasts densities to it, so equal densities would not be equal graphs.
+    """
+    if hasattr(node.op, "rv_op"):  # of several operations
+        return node.op.rv_op(*parameters)
+    return node.op.make_node(node.inputs[0], None, *parameters).outputs[1]
 
 
 def make_times_size(function: Callable[..., float]) -> Callable[..., float]:

@@ -28,6 +28,7 @@ from approxmcmc.interop.normal_law import normal_design
 from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity, design_of, find_predictors
 from approxmcmc.interop.prior import prior_of
 from approxmcmc.interop.rows import random_groups
+from approxmcmc.interop.weights import law_of_observed
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood, OrderedLikelihood, SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design, dense_design
@@ -42,11 +43,16 @@ class PredictorsOfPyMC(TargetOfPyMC, Regression):
     """A regression, found in a PyMC model."""
 
     def __init__(
-        self, source: ModelOfPyMC, design: Design, likelihood: RowLikelihood, responses: tuple[np.ndarray, ...]
+        self,
+        source: ModelOfPyMC,
+        design: Design,
+        likelihood: RowLikelihood,
+        responses: tuple[np.ndarray, ...],
+        weights: np.ndarray | None = None,
     ) -> None:
         self.source = source
         self.likelihood = likelihood
-        self._set_rows(design, responses)
+        self._set_rows(design, responses, weights)
 
     def compile(self) -> CompiledTarget:
         """Compile terms and prior, after checking that the model's data are unchanged."""
@@ -58,7 +64,8 @@ class RowsOfFamily(NamedTuple):
     """Rows of a family of the library, and graphs of theta, which are affine: the predictor, with offsets in it.
 
     `shape` is the known shape that all rows share, 1 if the family has none. It is None if it is a parameter or differs
-    between rows; then `log_shape` is its logarithm, a second predictor. `size` holds the trials of the rows.
+    between rows; then `log_shape` is its logarithm, a second predictor. `size` holds the trials of the rows, `weights`
+    their known weights.
     """
 
     family: Family
@@ -66,6 +73,7 @@ class RowsOfFamily(NamedTuple):
     shape: float | None = 1.0
     log_shape: Any = None
     size: np.ndarray | None = None
+    weights: np.ndarray | None = None
 
     @property
     def quantities(self) -> list[Quantity]:
@@ -82,8 +90,13 @@ def structured_target(source: ModelOfPyMC) -> PredictorsOfPyMC:
     NoLinearPredictorError
         When the rows depend on theta in another way; the message says what was found instead.
     """
-    found = find_predictors(source)
     rows = rows_of_family(source)
+    try:
+        found = find_predictors(source)
+    except NoLinearPredictorError:
+        if rows is None:
+            raise
+        return _checked(source, _of_family(source, design_of(source, rows.quantities), rows))
     # `_checked` raises if the terms differ from the model's; then the next form is tried.
     if rows is not None and rows.shape is not None and found.design.n_predictors == 1:
         with contextlib.suppress(NoLinearPredictorError):
@@ -95,17 +108,18 @@ def structured_target(source: ModelOfPyMC) -> PredictorsOfPyMC:
     if classes is not None:
         with contextlib.suppress(NoLinearPredictorError):
             return _checked(source, classes)
-    normal = normal_design(source, found)
-    if normal is not None:
+    law = law_of_observed(source)
+    normal = None if law is None else normal_design(source, found, law.operation, law.parameters)
+    if law is not None and normal is not None:
         with contextlib.suppress(NoLinearPredictorError):
-            return _checked(source, _normal_rows(source, normal))
+            return _checked(source, _normal_rows(source, normal, law.weights))
     return _checked(source, _general(source, found))
 
 
-def _normal_rows(source: ModelOfPyMC, design: Design) -> PredictorsOfPyMC:
+def _normal_rows(source: ModelOfPyMC, design: Design, weights: np.ndarray | None) -> PredictorsOfPyMC:
     """Return the target of normal outcomes with the means and log scales of `design`."""
     Y = np.asarray(source.rows.observed[0], dtype=np.float64).reshape(source.rows.n_rows, -1)
-    return PredictorsOfPyMC(source, design, NormalLikelihood(Y.shape[1]), (np.ascontiguousarray(Y),))
+    return PredictorsOfPyMC(source, design, NormalLikelihood(Y.shape[1]), (np.ascontiguousarray(Y),), weights)
 
 
 def _checked(source: ModelOfPyMC, target: PredictorsOfPyMC) -> PredictorsOfPyMC:
@@ -116,19 +130,25 @@ def _checked(source: ModelOfPyMC, target: PredictorsOfPyMC) -> PredictorsOfPyMC:
     return target
 
 
-def _law(source: ModelOfPyMC) -> LawOfRows | None:
-    """Return the law of the rows of a model as graphs of theta; None if it is of no family of the library.
+class LawAndWeights(NamedTuple):
+    """The law of the rows of a model as graphs of theta, and their known weights or None."""
+
+    law: LawOfRows
+    weights: np.ndarray | None
+
+
+def _law(source: ModelOfPyMC) -> LawAndWeights | None:
+    """Return the law of the rows of a model; None if it is of no family of the library.
 
     The model must have one observed variable with an axis of rows only.
     """
-    [variable, *others] = source.rows.variables
-    operation = variable.owner.op
-    if others or variable.ndim != 1 or distribution_of(operation) not in {form.distribution for form in FORMS}:
+    found = law_of_observed(source)
+    if found is None or source.rows.variables[0].ndim != 1:
         return None
-    given = dict(zip(variable.owner.inputs, source.rows.parameters, strict=True))
-    parameters = source.over_flat([given[one] for one in operation.dist_params(variable.owner)])
+    if distribution_of(found.operation) not in {form.distribution for form in FORMS}:
+        return None
     try:
-        return law_of(operation, parameters, Graphs({source.theta}))
+        return LawAndWeights(law_of(found.operation, found.parameters, Graphs({source.theta})), found.weights)
     except NoFamilyError:
         return None
 
@@ -139,9 +159,10 @@ def rows_of_family(source: ModelOfPyMC) -> RowsOfFamily | None:
     The predictor must be affine in theta, and so must the logarithm of a shape that is a parameter. Known positive
     factors of a mean are offsets. Normal rows of unknown scale are left to `normal_design`.
     """
-    law = _law(source)
-    if law is None or law.family is None:
+    found = _law(source)
+    if found is None or found.law.family is None:
         return None
+    law, weights = found
     family = law.family
     predictor = law.predictor
     if predictor is None or kinds([predictor], source.theta).get(predictor) != AFFINE:
@@ -153,17 +174,18 @@ def rows_of_family(source: ModelOfPyMC) -> RowsOfFamily | None:
     if not np.all(family.fits(np.asarray(y, dtype=np.float64), np.ones(y.shape) if size is None else size)):
         return None
     if law.shape_product is None:
-        return RowsOfFamily(family, predictor, size=size)
+        return RowsOfFamily(family, predictor, size=size, weights=weights)
     if law.shape_product.is_known:
         values = np.unique(evaluate(law.shape_product.graph)).astype(np.float64)
         if values.size == 1:
-            return RowsOfFamily(family, predictor, float(values[0])) if values[0] > 0.0 else None
+            known = float(values[0])
+            return RowsOfFamily(family, predictor, known, weights=weights) if known > 0.0 else None
     log_shape = law.shape_product.logarithm
     if family is NORMAL or log_shape is None:
         return None
     if kinds([log_shape], source.theta).get(log_shape, CONSTANT) not in (AFFINE, CONSTANT):
         return None
-    return RowsOfFamily(family, predictor, None, log_shape)
+    return RowsOfFamily(family, predictor, None, log_shape, weights=weights)
 
 
 def _of_family(source: ModelOfPyMC, design: Design, rows: RowsOfFamily) -> PredictorsOfPyMC:
@@ -171,7 +193,7 @@ def _of_family(source: ModelOfPyMC, design: Design, rows: RowsOfFamily) -> Predi
     family = rows.family
     y = np.asarray(source.rows.observed[0], dtype=np.float64)
     if rows.shape is None:
-        return PredictorsOfPyMC(source, design, ShapeLikelihood(family), (y,))
+        return PredictorsOfPyMC(source, design, ShapeLikelihood(family), (y,), rows.weights)
     shape = rows.shape
     matrix = design.matrix()
     if matrix is not None:
@@ -182,7 +204,8 @@ def _of_family(source: ModelOfPyMC, design: Design, rows: RowsOfFamily) -> Predi
         design = dense_design(checked_array(matrix, "X", who="from_pymc"))
     largest = None if rows.size is None else float(rows.size.max())
     likelihood = FamilyLikelihood(family, shape, largest_size=largest)
-    target = PredictorsOfPyMC(source, design, likelihood, (y if rows.size is None else y + 1j * rows.size,))
+    response = y if rows.size is None else y + 1j * rows.size
+    target = PredictorsOfPyMC(source, design, likelihood, (response,), rows.weights)
     target.terms_are_concave = family.is_concave
     return target
 
@@ -193,9 +216,10 @@ def _of_classes(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC | No
     One of the predictors of K classes may be known, as 0. If the rows depend on theta through fewer, PyTensor's terms
     of these cost less.
     """
-    law = _law(source)
-    if law is None or law.family is not None:
+    read = _law(source)
+    if read is None or read.law.family is not None:
         return None
+    law, weights = read
     likelihood: RowLikelihood
     if law.cutpoints is not None:
         n_classes = 1 + _columns(source, law.cutpoints)
@@ -212,7 +236,7 @@ def _of_classes(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC | No
     y = np.asarray(source.rows.observed[0]).astype(np.int64)
     if any(kind.get(one) != AFFINE for one in graphs) or not np.all((y >= 0) & (y < n_classes)):
         return None
-    return PredictorsOfPyMC(source, design_of(source, quantities), likelihood, (y,))
+    return PredictorsOfPyMC(source, design_of(source, quantities), likelihood, (y,), weights)
 
 
 def _columns(source: ModelOfPyMC, graph: Any) -> int:

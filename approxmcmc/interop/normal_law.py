@@ -7,6 +7,7 @@ known s, a precision, or 1 / sqrt of one. That the logarithm of the scale is aff
 it at some points would not prove it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,14 +23,15 @@ from approxmcmc.targets.predictors.design import Design, Predictor
 DIGITS = 12  # of the weights of log scales, most of which are 1
 
 
-def normal_design(source: ModelOfPyMC, found: Predictors) -> Design | None:
-    """Return the design of means and log scales of normal outcomes; None if the model has another form."""
+def normal_design(source: ModelOfPyMC, found: Predictors, operation: Any, parameters: Sequence[Any]) -> Design | None:
+    """Return the design of means and log scales of normal outcomes; None if the model has another form.
+
+    `operation` is that of the observed variable's distribution, `parameters` its parameters as graphs of theta.
+    """
     rows = source.rows
-    node = rows.variables[0].owner
-    if len(rows.variables) > 1 or type(node.op).__name__ != "NormalRV" or rows.variables[0].ndim > 2:
+    if type(operation).__name__ != "NormalRV" or rows.variables[0].ndim > 2:
         return None
-    parameters = dict(zip(node.inputs, rows.parameters, strict=True))
-    mean, scale = source.over_flat([parameters[parameter] for parameter in node.op.dist_params(node)])
+    mean, scale = parameters
     kind = kinds([mean, scale], source.theta)
     if kind.get(mean) != AFFINE or not _has_affine_logarithm(scale, kind):
         return None

@@ -306,16 +306,18 @@ def _describe(target: PredictorsOfPyMC) -> str:
     dim = int(source.theta.type.shape[0])
     law = rows_of_family(source)
     family = None if law is None else law.family
+    single = target.likelihood.single
+    prior = prior if target.weights is None else f"{prior}, rows with known weights"
     if family is not None and target.is_dense:
         return f"{family.name} regression with {dim} parameters in one linear predictor, {prior}"
     parts = f"with {dim} parameters in {_parts(target.design)}, {prior}"
-    if family is not None and isinstance(target.likelihood, FamilyLikelihood | ShapeLikelihood):
+    if family is not None and isinstance(single, FamilyLikelihood | ShapeLikelihood):
         return f"{family.name} regression {parts}"
-    if isinstance(target.likelihood, NormalLikelihood):
+    if isinstance(single, NormalLikelihood):
         return f"normal regression {parts}"
-    if isinstance(target.likelihood, SoftmaxLikelihood):
+    if isinstance(single, SoftmaxLikelihood):
         return f"softmax regression {parts}"
-    if isinstance(target.likelihood, OrderedLikelihood):
+    if isinstance(single, OrderedLikelihood):
         return f"ordered logistic regression {parts}"
     laws = " and ".join(law_name(variable) for variable in source.rows.variables)
     return f"{laws} {parts}, terms compiled by PyTensor"

@@ -15,6 +15,7 @@ from pytensor.scalar.basic import Mul
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.op import RandomVariable
 
+from approxmcmc.families.weighted import without_size
 from approxmcmc.interop.graphs import evaluate, rebuild
 
 
@@ -25,6 +26,40 @@ class Weighted(NamedTuple):
     weight: np.ndarray | None
 
 
+class WeightedLaw(NamedTuple):
+    """The distribution of the rows of a model: its operation, its parameters as graphs of theta, and known weights.
+
+    `weights` has an entry for each row, shape (n,), or is None.
+    """
+
+    operation: Any
+    parameters: list[Any]
+    weights: np.ndarray | None
+
+
+def law_of_observed(source: Any) -> WeightedLaw | None:
+    """Return the distribution of the observed variable of a `ModelOfPyMC`; None if it has several, or no parameters.
+
+    The parameters are those of PyMC's `dist_params`.
+    """
+    [variable, *others] = source.rows.variables
+    if others:
+        return None
+    model = source.model
+    found = without_weights(model, variable) if variable in model.rvs_to_values else Weighted(variable, None)
+    node = found.variable.owner
+    if not hasattr(node.op, "dist_params"):
+        return None
+    if found.weight is None:
+        given = dict(zip(node.inputs, source.rows.parameters, strict=True))
+        parameters = [given[one] for one in node.op.dist_params(node)]
+        weights = None
+    else:
+        parameters = model.replace_rvs_by_values(node.op.dist_params(node))
+        weights = np.array(np.broadcast_to(found.weight, (source.rows.n_rows,)))
+    return WeightedLaw(node.op, source.over_flat(parameters), weights)
+
+
 def without_weights(model: Any, observed: Any) -> Weighted:
     """Return the distribution of an observed variable of a model, and its weights, which depend on no free variable.
 
@@ -33,25 +68,28 @@ def without_weights(model: Any, observed: Any) -> Weighted:
     node = observed.owner
     if not isinstance(node.op, CustomSymbolicDistRV):
         return Weighted(observed, None)
-    drawn = next((one for one in node.op.inner_outputs if _is_random(one)), None)
+    inner = node.op.fgraph
+    inner = inner.unfreeze() if hasattr(inner, "unfreeze") else inner  # PyMC cannot clone nodes of a frozen graph
+    drawn = next((one for one in inner.outputs if _is_random(one)), None)
     density = pm.logp(observed, model.rvs_to_values[observed], warn_rvs=False)
     product = density.owner
     if drawn is None or product is None or not isinstance(product.op, Elemwise) or len(product.inputs) != 2:
         return Weighted(observed, None)
     law = drawn.owner
-    own = dict(zip(node.op.inner_inputs, node.inputs, strict=True))
+    own = dict(zip(inner.inputs, node.inputs, strict=True))
     parameters = rebuild(law.op.dist_params(law), own)
-    variable = law.op.make_node(own.get(law.inputs[0], law.inputs[0]), None, *parameters).outputs[1]
+    variable = without_size(law, parameters)
     variable.name = observed.name
     expected = pm.logp(variable, model.rvs_to_values[observed], warn_rvs=False)
     moving = set(model.free_RVs)
     if isinstance(product.op.scalar_op, Mul):
-        for weight, inner in (product.inputs, reversed(product.inputs)):
-            if not moving & set(ancestors([weight])) and equal_computations([inner], [expected]):
+        for weight, factor in (product.inputs, reversed(product.inputs)):
+            if not moving & set(ancestors([weight])) and equal_computations([factor], [expected]):
                 return Weighted(variable, np.asarray(evaluate(weight), dtype=np.float64))
     return Weighted(observed, None)
 
 
 def _is_random(variable: Any) -> bool:
     node = variable.owner
-    return node is not None and isinstance(node.op, RandomVariable) and variable is node.outputs[1]
+    is_known = node is not None and (isinstance(node.op, RandomVariable) or hasattr(node.op, "rv_op"))
+    return is_known and hasattr(node.op, "dist_params") and variable is node.default_output()

@@ -166,7 +166,8 @@ class FamilyRegression(ColumnRegression):
                 eta = predictor_of_pymc(self.design, self.design.predictors[0], theta)
             else:
                 shape = pm.LogNormal(self.shape_name, math.log(self.shape_scale), LOG_SHAPE_SCALE)
-                theta = theta_of_pymc(self, self.prior_scale, {self.shape_name: pm.math.log(shape)})
+                # The predictor reads no entry of the shape: its graph is one of the coefficients alone.
+                theta = theta_of_pymc(self, self.prior_scale, {self.shape_name: np.zeros(1)})
                 eta = predictor_of_pymc(self.design, self.design.predictors[0], theta)
                 observe_weighted("y", self.weights, observe, eta, shape, observed=y)
                 return model

@@ -113,7 +113,9 @@ class LinearRegression(NormalStatistics, PredictiveTarget):
     offset
         A known part of the mean of each outcome, shape (n,): x_i' beta + offset_i; None: 0.
     weights
-        Known weights w_i, positive, shape (n,), such as the number of measurements of which y_i is the mean.
+        Known weights w_i, positive, shape (n,), such as the number of measurements of which y_i is the mean. They are
+        precisions. Weights of other regressions multiply log densities, which is the same if sigma is known, but not
+        if it is a parameter: then a :class:`PredictorTarget` with a mean and a log scale takes such weights.
     prior_scale
         ``beta_j ~ N(0, prior_scale^2)``; inf is flat.
     sigma_scale

@@ -255,7 +255,12 @@ def test_a_bound_of_old_rows_on_larger_new_ones_is_found(rng, monkeypatch):
 
 
 def test_a_forgotten_weight_is_found(rng, monkeypatch):
-    monkeypatch.setattr(DistinctRows, "weights", property(lambda self: np.minimum(self.responses[-1].real, 1.0)))
+    set_rows = DistinctRows._set_rows
+
+    def forgetful(self, design, responses, weights=None):
+        set_rows(self, design, responses, np.minimum(weights, 1.0))
+
+    monkeypatch.setattr(DistinctRows, "_set_rows", forgetful)
     with pytest.raises(AssertionError):
         check_random_split("merged", 4, rng)
 

@@ -11,8 +11,10 @@ from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.expansion.bounds import expansion_bound
 from approxmcmc.expansion.posterior import Posterior
+from approxmcmc.interop.linear_predictor import PredictorsOfPyMC
 from approxmcmc.samplers.pdmp.split import split
 from approxmcmc.targets import compressed
+from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from tests.capabilities import FAMILIES, OFFSET, TABLE, WEIGHTS, N, X
 
 # Weights of a linear regression are precisions, see there.
@@ -126,3 +128,52 @@ def test_weighted_rows_predict_and_are_not_replicated():
         rows.responses(rows.predictors(thetas, slice(None)), slice(None), np.random.default_rng(0))
     new = weighted.rows_to_predict(X)
     assert new.responses(new.predictors(thetas, slice(None)), slice(None), np.random.default_rng(0)).shape == (N, 1)
+
+
+QUICK = "gamma", "softmax"
+TWINS = [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.thorough)
+    for name in NAMES
+    if not name.startswith("yours")
+]
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_the_twin_of_pymc_is_recognised_with_its_weights(name):
+    """So the twin has the density of the regression: recognition compares the terms with PyMC's."""
+    family = FAMILIES[name]
+    n = 40
+    rows = np.resize(np.arange(N), n)
+    X_of_rows = np.column_stack([np.ones(n), np.sin(np.arange(n))])
+    sizes = {key: value[rows] for key, value in family.sizes.items()}
+    for weights in (None, WEIGHTS[rows]):
+        target = family.make(X_of_rows, family.y[rows], weights=weights, **sizes, **family.settings)
+        found = amc.from_pymc(target.to_pymc())
+        assert isinstance(found, PredictorsOfPyMC)
+        assert type(found.likelihood.single) is type(target.likelihood.single)
+        if weights is None:
+            assert found.weights is None
+        else:
+            np.testing.assert_array_equal(found.weights, weights)
+
+
+def test_normal_rows_of_pymc_with_weights_are_recognised(rng):
+    """Their scale is a parameter, so a weight is no precision."""
+    import pymc as pm
+
+    y = rng.normal(size=40)
+    weights = 1.0 + np.arange(40) % 3
+    columns = rng.normal(size=(40, 2))
+
+    def logp(value, mean, sigma):
+        return weights * pm.logp(pm.Normal.dist(mean, sigma), value)
+
+    def draw(mean, sigma, size):
+        return pm.Normal.dist(mean, sigma, size=size)
+
+    with pm.Model() as model:
+        mean = columns @ pm.Normal("beta", shape=2)
+        pm.CustomDist("y", mean, pm.HalfNormal("sigma"), logp=logp, dist=draw, observed=y)
+    found = amc.from_pymc(model)
+    assert isinstance(found.likelihood.single, NormalLikelihood)
+    np.testing.assert_array_equal(found.weights, weights)
