@@ -35,6 +35,7 @@ from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.engine.terms.batches import scale_of
 from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.term_table import Partition, some_rows, write_pair
+from approxmcmc.sampling.chain import new_draw
 from approxmcmc.targets.all_rows import AllRows
 
 FEW_ROWS = 16  # audits may read one row in 16
@@ -171,7 +172,8 @@ class TestedSteps(Auditor):
         state.log_prior[0] = math.inf  # with this value the step rejects theta' without a test
         draws = np.empty((1, theta.size))
         counts = np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
-        made = self.step(Streams(rng, rng, rng, rng, rng), state, 1, 1, draws, counts, np.empty((1, len(VALUE_NAMES))))
+        values = np.empty((1, len(VALUE_NAMES)))
+        made = self.step(Streams(rng, rng, rng, rng, rng), state, new_draw(), 1, 1, draws, counts, values)
         return (state.proposed, float(state.log_q_ratio[0])) if made else None
 
     def decide(
