@@ -265,10 +265,15 @@ def bound_of_rows(
     candidates, is_averaged = rates_in(units, radii)
     sums = candidates.sum(axis=1, dtype=np.float64)
     widest = int(np.flatnonzero(sums <= LARGEST_INCREASE * sums[0])[-1])  # sums grow with the margin
-    weights = (0.0, 1.0, 0.0) if order == 1 else (0.0, 0.0, 1.0)
-    if is_averaged:
-        weights = SLOPE_WEIGHT, BEND_WEIGHT, 1.0
-    kernel, constants = reach_along_path(weights, radii[widest], center, units)
+    where = BoundOfRows(units, radii[widest], is_averaged)
+    kernel, constants = reach_of(order, center, where)
     reaches = changes_between(draws, kernel, constants)
-    bound = CompiledDifferenceBound(kernel, constants, candidates[widest].copy(), reaches)
-    return bound, BoundOfRows(units, radii[widest], is_averaged)
+    return CompiledDifferenceBound(kernel, constants, candidates[widest].copy(), reaches), where
+
+
+def reach_of(order: int, center: np.ndarray, where: BoundOfRows) -> tuple[Any, np.ndarray]:
+    """Return the function M of two states, a kernel, and its constants, for residuals of an expansion at `center`."""
+    weights = (0.0, 1.0, 0.0) if order == 1 else (0.0, 0.0, 1.0)
+    if where.is_averaged:
+        weights = SLOPE_WEIGHT, BEND_WEIGHT, 1.0
+    return reach_along_path(weights, where.farthest, center, where.units)

@@ -1,8 +1,9 @@
 """A folder of Parquet files, read by pyarrow."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -48,7 +49,9 @@ class ParquetFolder(DataSource):
         except (OSError, ValueError) as error:
             raise InvalidInputError(f"ParquetFolder: {path} cannot be read as Parquet files ({error})") from error
         files = sorted(data.get_fragments(), key=lambda file: file.path)
-        self._groups = [group for file in files for group in file.split_by_row_group()]
+        groups_of_files = [file.split_by_row_group() for file in files]
+        self._groups = [group for groups in groups_of_files for group in groups]
+        self._file_of_group = [k for k, groups in enumerate(groups_of_files) for _ in groups]
         counts = [sum(part.num_rows for part in group.row_groups) for group in self._groups]
         if not sum(counts):
             raise InvalidInputError(f"ParquetFolder: {path} holds no rows in Parquet files")
@@ -57,7 +60,57 @@ class ParquetFolder(DataSource):
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         infos = data.filesystem.get_file_info([file.path for file in files])
         self._state = content_hash([(file.path, file.size, str(file.mtime_ns)) for file in infos])
+        start = str(path).rstrip("/") + "/"
+        self.files = tuple((file.path.removeprefix(start), file.size, str(file.mtime_ns)) for file in infos)
         self._labels: dict[str, tuple[Any, ...]] = {}
+
+    def new_rows(self, known: Any) -> Self:
+        """Return the rows of the files that a target does not have yet, to append them to it.
+
+        Parameters
+        ----------
+        known
+            The target, which was made of files of this folder, or of files and rows that were appended; or its
+            `blocks`. No file that it has is read.
+
+        Raises
+        ------
+        InvalidInputError
+            If a file that the target has was changed, or is gone, judged by its size and its modification time; or if
+            there is no new file.
+
+        Examples
+        --------
+        >>> new = ParquetFolder("flights").new_rows(target)  # doctest: +SKIP
+        >>> target = target.append(new[["distance", "hour"]], new["late"], block="Tuesday")  # doctest: +SKIP
+        """
+        blocks = getattr(known, "blocks", known)
+        old = {name: (size, time) for block in blocks for name, size, time in block.files}
+        if not old:
+            raise InvalidInputError(
+                "ParquetFolder.new_rows: the target does not know the files of its rows; make it from a ParquetFolder"
+            )
+        here = {name: (size, time) for name, size, time in self.files}
+        for name, state in old.items():
+            if here.get(name) != state:
+                what = "is gone" if name not in here else "was changed"
+                raise InvalidInputError(
+                    f"ParquetFolder.new_rows: {name}, whose rows the target has, {what}; bring it back, or make the "
+                    "target again from all files, or remove its block with target.remove(block)"
+                )
+        new = [k for k, (name, _, _) in enumerate(self.files) if name not in old]
+        if not new:
+            raise InvalidInputError("ParquetFolder.new_rows: there is no file that the target does not have")
+        fresh = copy.copy(self)
+        chosen = [k for k, file in enumerate(self._file_of_group) if file in set(new)]
+        counts = np.diff(self.offsets)[chosen]
+        fresh._groups = [self._groups[k] for k in chosen]
+        fresh._file_of_group = [new.index(self._file_of_group[k]) for k in chosen]
+        fresh.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        fresh.files = tuple(self.files[k] for k in new)
+        fresh._state = content_hash(fresh.files)
+        fresh._labels = {}
+        return fresh
 
     def fingerprint(self) -> str:
         """Return a hash of the files' names, sizes and modification times."""

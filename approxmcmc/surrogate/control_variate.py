@@ -16,7 +16,7 @@ import copy
 import functools
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,10 +39,17 @@ from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.checks import mode_of
 from approxmcmc.engine.files.grown_arrays import followed_by, without_rows
 from approxmcmc.engine.files.mapped_files import is_mapped
-from approxmcmc.engine.terms.row_classes import row_classes, with_more_rows
+from approxmcmc.engine.terms.row_classes import known_classes, row_classes, with_more_rows
 from approxmcmc.engine.terms.shuffled import check_rows_are_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
-from approxmcmc.expansion.bounds import BoundOfRows, bound_of_rows, changes_between, rates_of_rows, residual_range
+from approxmcmc.expansion.bounds import (
+    BoundOfRows,
+    bound_of_rows,
+    changes_between,
+    rates_of_rows,
+    reach_of,
+    residual_range,
+)
 from approxmcmc.expansion.influential_rows import (
     LARGEST_SHARE,
     LARGEST_SPREAD,
@@ -66,6 +73,14 @@ from approxmcmc.targets.regression import Regression, bounded, has_one_predictor
 PLACES = ("mode", "pilot")
 PAIRS = 16  # pairs of states at which variances of terms are compared
 PAIR_ROWS = 512  # largest number of rows of which they are compared
+
+
+class StateOfControlVariate(NamedTuple):
+    """What a `ControlVariate` knows besides its plain target: values for JSON, arrays, and arrays with light rows."""
+
+    numbers: dict[str, Any]
+    arrays: dict[str, np.ndarray]
+    by_row: dict[str, np.ndarray]
 
 
 class ControlVariate(
@@ -625,6 +640,98 @@ class ControlVariate(
                 variances.append(np.var(terms[1] - terms[0]))
             ratios.append(variances[0] / variances[1] if variances[1] > 0.0 else 0.0)
         return float(np.median(ratios))
+
+    # --- kept between processes ---
+
+    def state(self) -> "StateOfControlVariate":
+        """Return all that is known besides the plain target, for `approxmcmc.save`."""
+        bound = self._bound
+        arrays: dict[str, np.ndarray] = {"center": self.center, "always_read": self.always_read}
+        if self.pilot is not None:
+            arrays |= {"pilot_mode": self.pilot.mode, "pilot_cov": self.pilot.cov, "pilot_draws": self.pilot.draws}
+        by_row = {"numbers": self._numbers}
+        if self._light is not None:
+            by_row["light"] = self._light
+        if bound is not None and self._bound_of_rows is not None:
+            by_row |= {"rates": bound.rates, "rows_by_class": bound.classes.rows}
+            arrays |= {"units": self._bound_of_rows.units, "reaches": bound.reaches}
+            arrays |= {"class_bounds": bound.classes.bounds, "class_starts": bound.classes.starts}
+        for k, part in enumerate(self._sums):
+            for name, quadratic in (("light", part.light), ("curvature", part.curvature)):
+                if quadratic is not None:
+                    arrays[f"{name}_{k}"] = np.concatenate(
+                        [[quadratic.value], quadratic.gradient, quadratic.hessian.ravel()]
+                    )
+            if part.left is not None:
+                arrays[f"left_{k}"] = part.left
+        pilot = self.pilot
+        numbers = {
+            "order": self.order,
+            "averaged": self.averaged,
+            "names_rows": self._names_rows,
+            "finds_rows": self._finds_rows,
+            "at_pilot": self.at_pilot,
+            "memory_limit": self._memory_limit,
+            "place_cost": list(self._place_cost),
+            "expansion_cost": list(self._expansion_cost),
+            "pilot": None if pilot is None else [pilot.decrement, pilot.passes, pilot.seconds],
+            "blocks": [[list(part.names), part.deviations] for part in self._sums],
+            "bound": None if self._bound_of_rows is None else list(self._bound_of_rows[1:]),
+            "reads_when_placed": getattr(self, "_reads_when_placed", None),
+        }
+        return StateOfControlVariate(numbers, arrays, by_row)
+
+    @classmethod
+    def of_state(cls, target: Any, state: "StateOfControlVariate") -> "ControlVariate":
+        """Return the control variates of a plain target, from their stored state; no row is read."""
+        numbers, arrays, by_row = state
+        made = cls.__new__(cls)
+        made.target = target
+        made.variables = target.variables
+        made.distance_to_model = target.distance_to_model
+        made.order = numbers["order"]
+        made.averaged = numbers["averaged"]
+        made._names_rows = numbers["names_rows"]
+        made._finds_rows = numbers["finds_rows"]
+        made._memory_limit = numbers["memory_limit"]
+        made._place_cost = tuple(numbers["place_cost"])
+        made._reads_when_placed = numbers["reads_when_placed"]
+        made.center = arrays["center"]
+        made.always_read = arrays["always_read"]
+        made.at_pilot = numbers["at_pilot"]
+        made.pilot = None
+        if numbers["pilot"] is not None:
+            draws = arrays["pilot_draws"]
+            made.pilot = Pilot(arrays["pilot_mode"], arrays["pilot_cov"], *numbers["pilot"], draws=draws)
+        made._light = by_row.get("light")
+        made._light_rows = None
+        made._numbers = by_row["numbers"]
+        dim = len(made.center)
+
+        def quadratic(name: str) -> Quadratic | None:
+            values = arrays.get(name)
+            if values is None:
+                return None
+            return Quadratic(float(values[0]), values[1 : 1 + dim], values[1 + dim :].reshape(dim, dim))
+
+        made._sums = tuple(
+            SumsOfBlocks(
+                tuple(names), quadratic(f"light_{k}"), quadratic(f"curvature_{k}"), arrays.get(f"left_{k}"), of
+            )
+            for k, (names, of) in enumerate(numbers["blocks"])
+        )
+        made._prior_at_center = Posterior(target, 1 if made.order == 1 else 2).prior_at(made.center)
+        made._bound = None
+        made._bound_of_rows = None
+        made._take_target(target)
+        made._expansion_cost = tuple(numbers["expansion_cost"])
+        if numbers["bound"] is not None and "rates" in by_row:
+            farthest, is_averaged = numbers["bound"]
+            made._bound_of_rows = BoundOfRows(arrays["units"], farthest, is_averaged)
+            kernel, constants = reach_of(made.order, made.center, made._bound_of_rows)
+            classes = known_classes(arrays["class_bounds"], arrays["class_starts"], by_row["rows_by_class"])
+            made._bound = CompiledDifferenceBound(kernel, constants, by_row["rates"], arrays["reaches"], classes)
+        return made
 
     # --- the role of a target ---
 

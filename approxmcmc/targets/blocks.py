@@ -101,6 +101,8 @@ class Grows(abc.ABC):
     _blocks: Blocks = Blocks()
     _noted_hash: str = ""
     """The hash of a target that has not grown, from its last computation: `append` then reads no row for it."""
+    _stored_hash: str = ""
+    """The hash of a target that was read from a folder and has not grown: its rows are as they were written."""
     _files: tuple[tuple[str, int, str], ...] = ()
 
     @property
@@ -222,6 +224,7 @@ class Grows(abc.ABC):
     def _forget(self) -> None:
         """Drop what a copy of the target knows of all rows; subclasses add what they store."""
         self._noted_hash = ""
+        self._stored_hash = ""
         self.given = None
         for name in [
             name for name in vars(self) if isinstance(getattr(type(self), name, None), functools.cached_property)

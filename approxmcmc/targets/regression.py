@@ -102,7 +102,7 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
         """Return a hash of model and data; of model and hashes of the blocks, if rows were appended."""
         if self._blocks:
             return self._hash_of_blocks(self._identity(), self.prior.identity())
-        self._noted_hash = super().content_hash()
+        self._noted_hash = self._stored_hash or super().content_hash()
         return self._noted_hash
 
     @property

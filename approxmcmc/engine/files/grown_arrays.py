@@ -13,6 +13,7 @@ import mmap
 import threading
 import weakref
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,16 @@ from approxmcmc.errors import InvalidInputError
 GROWTH = 1.5  # rows of a new buffer, over the rows that it must hold
 COPIED = 1 << 16  # rows copied at a time, so that arrays on disk are never in memory as a whole
 _filled: dict[int, int] = {}  # number of rows in use by the identity of a buffer
+_stored: dict[int, "Stored"] = {}  # the file that holds the first rows of a buffer, by its identity
 _lock = threading.Lock()
+
+
+class Stored(NamedTuple):
+    """A file of bare numbers that holds `n_rows` rows of a buffer, from row `first` of the buffer on."""
+
+    path: Path
+    first: int
+    n_rows: int
 
 
 def followed_by(rows: np.ndarray, more: np.ndarray) -> np.ndarray:
@@ -55,7 +65,7 @@ def followed_by(rows: np.ndarray, more: np.ndarray) -> np.ndarray:
     n = len(rows)
     end = n + len(converted)
     with _lock:
-        buffer, first = _room_behind(rows, len(converted)) or (_new_buffer(rows, end), 0)
+        buffer, first = _room_behind(rows, len(converted)) or (_moved(rows, end), 0)
         buffer[first + n : first + end] = converted
         _filled[id(buffer)] = first + end
     grown = np.asarray(buffer)[first : first + end]
@@ -109,8 +119,43 @@ def mapped_with_room(path: Path, n_rows: int, row_shape: tuple[int, ...], dtype:
     with _lock:
         _keep_count(buffer, n_rows)
     rows = buffer[:n_rows]
+    note_stored(rows, path)
     rows.flags.writeable = False
     return rows
+
+
+def note_stored(rows: np.ndarray, path: Path) -> None:
+    """Note that a file holds all rows of an array, so that later only the rows behind them are written."""
+    buffer = _owner(rows)
+    if rows.size and rows.flags.c_contiguous and id(buffer) not in _stored:
+        weakref.finalize(buffer, _stored.pop, id(buffer), None)
+    if rows.size and rows.flags.c_contiguous:
+        _stored[id(buffer)] = Stored(path, _first_row(rows, buffer), len(rows))
+
+
+def stored_rows(rows: np.ndarray, path: Path) -> int:
+    """Return how many of the first rows of an array a file holds; 0 if it is not known to hold them."""
+    buffer = _owner(rows)
+    known = _stored.get(id(buffer))
+    if known is None or not rows.size or known.path != path or known.first != _first_row(rows, buffer):
+        return 0
+    return known.n_rows if known.n_rows <= len(rows) else 0
+
+
+def _first_row(rows: np.ndarray, buffer: np.ndarray) -> int:
+    """Return the row of its buffer at which a contiguous array begins."""
+    offset = rows.__array_interface__["data"][0] - buffer.__array_interface__["data"][0]
+    return int(offset // max(rows.strides[0], 1))
+
+
+def _moved(rows: np.ndarray, at_least: int) -> np.ndarray:
+    """Return a new buffer that begins with `rows`, which a file may hold."""
+    buffer = _new_buffer(rows, at_least)
+    old = _owner(rows)
+    known = _stored.get(id(old))
+    if known is not None and known.first == _first_row(rows, old) and known.n_rows <= len(rows):
+        note_stored(buffer[: known.n_rows], known.path)
+    return buffer
 
 
 def _room_behind(rows: np.ndarray, n_more: int) -> tuple[np.ndarray, int] | None:

@@ -57,6 +57,12 @@ def row_classes(weights: np.ndarray) -> RowClasses:
     return RowClasses(alias_table(sums), bounds[nonempty], ends, rows, float(sums.sum()))
 
 
+def known_classes(bounds: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> RowClasses:
+    """Return the classes with these bounds, starts and rows, as they were stored; no row is looked at."""
+    sums = bounds * np.diff(starts)
+    return RowClasses(alias_table(sums), bounds, starts, rows, float(sums.sum()))
+
+
 def with_more_rows(known: RowClasses, weights: np.ndarray) -> RowClasses:
     """Return the classes of `known` rows and those of more rows behind them, with the positive weights `weights`.
 
@@ -74,7 +80,7 @@ def with_more_rows(known: RowClasses, weights: np.ndarray) -> RowClasses:
     starts = np.concatenate([known.starts[:-1], n + more.starts])
     fits = n + len(more.rows) < 1 << 31 or known.rows.dtype == np.int64
     rows = followed_by(known.rows if fits else known.rows.astype(np.int64), n + more.rows.astype(np.int64))
-    return RowClasses(alias_table(bounds * np.diff(starts)), bounds, starts, rows, known.total + more.total)
+    return known_classes(bounds, starts, rows)
 
 
 def _classes(weights: np.ndarray, top: float) -> np.ndarray:
