@@ -267,9 +267,8 @@ def _centre(old: Any, grown: ControlVariate, steps: int) -> Centre:
     """Return whether the centre still serves for so many steps."""
     if grown.laplace is None:
         return Centre(math.inf, math.inf, math.nan, "the expansion at the old centre has no maximum any more")
-    placed = getattr(old, "_reads_when_placed", None)
-    placed = reads_of_residuals(old) if placed is None else placed
-    grown._reads_when_placed = placed
+    placed = reads_of_residuals(old) if old.reads_when_placed is None else old.reads_when_placed
+    grown.reads_when_placed = placed
     now = reads_of_residuals(grown)
     lost = REPAID * steps * READ_COST * max(now - placed, 0.0)
     price = PASSES * grown.target.n_obs

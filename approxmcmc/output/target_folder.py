@@ -6,6 +6,7 @@ whole; so after a kill the folder holds the target before or the new one. Nothin
 """
 
 import contextlib
+import copy
 import json
 import os
 from collections.abc import Iterator
@@ -164,7 +165,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _arrays_of_outcomes(target: NormalStatistics) -> dict[str, np.ndarray]:
     """Return what is known of each block and outcome, as arrays by name."""
-    arrays = {}
+    arrays: dict[str, np.ndarray] = {}
     for b, outcomes in enumerate(target._of_blocks):
         for k, outcome in enumerate(outcomes):
             start = f"outcome_{b}_{k}"
@@ -182,8 +183,6 @@ def _arrays_of_outcomes(target: NormalStatistics) -> dict[str, np.ndarray]:
 
 def _with_outcomes(found: NormalStatistics, rows: Any, arrays: dict[str, np.ndarray], n_blocks: int) -> Any:
     """Return the target of statistics with these rows, whose statistics are stored."""
-    import copy
-
     n_outcomes = len(found._of_blocks[0])
     of_blocks = []
     for b in range(n_blocks):

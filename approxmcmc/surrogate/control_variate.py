@@ -138,6 +138,8 @@ class ControlVariate(
     spread
         Standard deviation over the pilot's draws of the sum of the light residuals, or an upper bound of it; NaN unless
         these draws were used, for `always_read` or `averaged`.
+    reads_when_placed
+        About how many light rows a decision had to read when the centre was placed, as `update` has found; else None.
     variance_ratio
         Var r / var l over light rows, with l_i and r_i the differences of the old and the new terms between two draws
         for starts; the median of 16 pairs on at most 512 rows. Above 0.5 control variates increase the cost. NaN if
@@ -266,6 +268,7 @@ class ControlVariate(
         self._light_rows: tuple[np.ndarray, ...] | None = None
         self._bound: CompiledDifferenceBound | None = None
         self._bound_of_rows: BoundOfRows | None = None
+        self.reads_when_placed: float | None = None
         self._settle()
         passes = self._expansion.passes + (0 if of_curvature is None else of_curvature.passes)
         self._expansion_cost = (time.perf_counter() - began, passes)
@@ -677,7 +680,7 @@ class ControlVariate(
             "pilot": None if pilot is None else [pilot.decrement, pilot.passes, pilot.seconds],
             "blocks": [[list(part.names), part.deviations] for part in self._sums],
             "bound": None if self._bound_of_rows is None else list(self._bound_of_rows[1:]),
-            "reads_when_placed": getattr(self, "_reads_when_placed", None),
+            "reads_when_placed": self.reads_when_placed,
         }
         return StateOfControlVariate(numbers, arrays, by_row)
 
@@ -695,7 +698,7 @@ class ControlVariate(
         made._finds_rows = numbers["finds_rows"]
         made._memory_limit = numbers["memory_limit"]
         made._place_cost = tuple(numbers["place_cost"])
-        made._reads_when_placed = numbers["reads_when_placed"]
+        made.reads_when_placed = numbers["reads_when_placed"]
         made.center = arrays["center"]
         made.always_read = arrays["always_read"]
         made.at_pilot = numbers["at_pilot"]
@@ -708,17 +711,19 @@ class ControlVariate(
         made._numbers = by_row["numbers"]
         dim = len(made.center)
 
-        def quadratic(name: str) -> Quadratic | None:
-            values = arrays.get(name)
-            if values is None:
-                return None
+        def quadratic(name: str) -> Quadratic:
+            values = arrays[name]
             return Quadratic(float(values[0]), values[1 : 1 + dim], values[1 + dim :].reshape(dim, dim))
 
         made._sums = tuple(
             SumsOfBlocks(
-                tuple(names), quadratic(f"light_{k}"), quadratic(f"curvature_{k}"), arrays.get(f"left_{k}"), of
+                tuple(names),
+                quadratic(f"light_{k}"),
+                quadratic(f"curvature_{k}") if made.order == 1 else None,
+                arrays.get(f"left_{k}"),
+                deviations,
             )
-            for k, (names, of) in enumerate(numbers["blocks"])
+            for k, (names, deviations) in enumerate(numbers["blocks"])
         )
         made._prior_at_center = Posterior(target, 1 if made.order == 1 else 2).prior_at(made.center)
         made._bound = None

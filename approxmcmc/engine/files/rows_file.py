@@ -8,8 +8,9 @@ After a kill the small file still describes the rows before.
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,7 +41,7 @@ class RowsFile(NamedTuple):
         return int(np.prod(self.row_shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
 
     @classmethod
-    def of_json(cls, values: list) -> "RowsFile":
+    def of_json(cls, values: Sequence[Any]) -> "RowsFile":
         """Return what `json` has read."""
         name, row_shape, dtype, ends, hashes, state = values
         return cls(name, tuple(row_shape), dtype, tuple(ends), tuple(hashes), (state[0], state[1]))
