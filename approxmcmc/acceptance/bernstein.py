@@ -198,8 +198,8 @@ class BernsteinTest(AcceptanceTest):
         """Return a clause on the error of acceptance probabilities; "" if the test reads all data."""
         if self.reads_all(n_obs):
             return ""
-        known = "unknown, as the range is a guess" if self.range == "observed" else f"at most {self.delta:g}"
-        return f"{self!r} stops early; the error of its acceptance probabilities is {known}"
+        error = "unknown, as the range is a guess" if self.range == "observed" else f"at most {self.delta:g}"
+        return f"{self!r} stops early; the error of its acceptance probabilities is {error}"
 
     def looks(self, n_obs: int) -> np.ndarray:
         """Return how many terms have been read at each look."""
@@ -208,12 +208,12 @@ class BernsteinTest(AcceptanceTest):
     def problems(self, stats: "xr.Dataset") -> list[Finding]:
         """Return warnings about a range that is too small: more wrong decisions than delta, or terms outside it."""
         problems = []
-        found = wrong_decisions(stats)
-        if found.lower > self.delta:
+        wrong = wrong_decisions(stats)
+        if wrong.lower > self.delta:
             test = f"BernsteinTest(range={self.range!r})"
-            sentence = f"{found}, more than delta = {self.delta:g} of {test}: the range is too small"
+            sentence = f"{wrong}, more than delta = {self.delta:g} of {test}: the range is too small"
             advice = "give a larger range, one by which the changes of two terms never differ"
-            problems.append(Finding("wrong decisions", "warning", sentence, advice, found.lower, self.delta))
+            problems.append(Finding("wrong decisions", "warning", sentence, advice, wrong.lower, self.delta))
         violations = int(stats["range_violations"].sum()) if "range_violations" in stats else 0
         if violations:
             sentence = (

@@ -34,10 +34,10 @@ def looks_to_reject(log_density: Callable[[np.ndarray], float], theta: np.ndarra
     undefined = 1.0
     s = 1.0
     for look in range(BISECTIONS):
-        found = log_density(theta + s * (proposed - theta))
-        if found < nothing:
+        density = log_density(theta + s * (proposed - theta))
+        if density < nothing:
             return look + 2
-        if not found < math.inf:
+        if not density < math.inf:
             undefined = s
         elif s == 1.0:  # theta' has a density: the gradient there, or the proposal, is wrong
             return 0

@@ -251,15 +251,15 @@ class SequentialTTest(AcceptanceTest):
             )
             advice = "use ExactTest(), a larger batch_size, or BernsteinTest"
             problems.append(Finding("heavy terms", "warning", sentence, advice, share, SHARE_OF_HEAVY_DRAWS))
-        found = wrong_decisions(stats)
-        expected = self.expected_wrong_rate(stats) if found.lower > 0.0 else None
-        if expected is not None and found.lower > expected:
+        wrong = wrong_decisions(stats)
+        expected = self.expected_wrong_rate(stats) if wrong.lower > 0.0 else None
+        if expected is not None and wrong.lower > expected:
             sentence = (
-                f"{found}, where the test's settings predict {expected:.3f}: the log-likelihood terms are not in the "
+                f"{wrong}, where the test's settings predict {expected:.3f}: the log-likelihood terms are not in the "
                 "Gaussian regime"
             )
             advice = "use a smaller epsilon, a larger batch_size, or ExactTest()"
-            problems.append(Finding("wrong decisions", "warning", sentence, advice, found.lower, expected))
+            problems.append(Finding("wrong decisions", "warning", sentence, advice, wrong.lower, expected))
         return problems
 
     @property

@@ -95,12 +95,13 @@ def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
     """Return the target's bound on the range of its terms, after the same check as `checked_differences`."""
     bound = target.compile_term_range()
     for theta, proposed, allowed, _, differences, size in _looks(target, bound, _pairs(target)):
-        found = np.ptp(differences[np.isfinite(differences)]) if np.isfinite(differences).any() else 0.0
-        if found > allowed + ROUNDING * size.max():
+        largest_range = np.ptp(differences[np.isfinite(differences)]) if np.isfinite(differences).any() else 0.0
+        if largest_range > allowed + ROUNDING * size.max():
             raise InvalidInputError(
                 f"{who}: the range of the terms of {target!r} is false: between theta = {show(theta)} and "
-                f"{show(proposed)} the changes of two terms differ by {found:.4g}, and the bound says {allowed:.4g} at "
-                "most. Give an upper bound of the largest minus the smallest change over all data, or use ExactTest"
+                f"{show(proposed)} the changes of two terms differ by {largest_range:.4g}, and the bound says "
+                f"{allowed:.4g} at most. Give an upper bound of the largest minus the smallest change over all data, "
+                "or use ExactTest"
             )
     return bound
 
@@ -120,13 +121,13 @@ def _looks(
     reach = bound[0]
     rows = np.unique(np.linspace(0, compiled.n_obs - 1, MOST_ROWS).astype(np.int64))
     for theta, proposed in pairs:
-        found = reach(theta, proposed, bound.numbers)
-        if found < np.inf and np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
+        reached = reach(theta, proposed, bound.numbers)
+        if reached < np.inf and np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
             with np.errstate(all="ignore"):  # terms may overflow at distant states
                 before = _terms(compiled, theta, rows)
                 after = _terms(compiled, proposed, rows)
                 differences = after - before
-            yield theta, proposed, found, rows, differences, 1.0 + np.abs(before) + np.abs(after)
+            yield theta, proposed, reached, rows, differences, 1.0 + np.abs(before) + np.abs(after)
 
 
 def _pairs(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -157,13 +157,13 @@ def audit(
         started = time.perf_counter()
         succeeded = 0
         for chain, auditor in enumerate(auditors):
-            some = places[places // n_draws == chain] % n_draws
+            chosen = places[places // n_draws == chain] % n_draws
             try:
-                found = auditor.of_many(draws[chain, some], tune + (some + 1) * thin) if some.size else []
+                looks = auditor.of_many(draws[chain, chosen], tune + (chosen + 1) * thin) if chosen.size else []
             except Exception as error:  # the draws are kept, and the error is reported below
                 failures.append(error)
                 continue
-            for draw, audited in zip(some, found, strict=True):
+            for draw, audited in zip(chosen, looks, strict=True):
                 succeeded += audited is not None
                 for name, value in (audited or {}).items() if book else ():
                     if name not in records:
@@ -174,19 +174,19 @@ def audit(
     started = time.perf_counter()
     wants = [auditor.at_once for auditor in auditors]
     at_once = sum(wants) if max(wants, default=1) > 1 else 1  # one audit at a time if batches do not help
-    wanted, made, share = _audit_all(audit_some, auditors, n_chains * n_draws, policy, rng, deadline, at_once)
+    planned, done, share = _audit_all(audit_some, auditors, n_chains * n_draws, policy, rng, deadline, at_once)
     if failures:
         warn(
-            f"audits raised errors and do not count, the first {_in_words(failures[0])}. The draws are kept; {made} of "
-            f"{wanted} planned audits succeeded. Correct errors in your own functions; any other error is a "
+            f"audits raised errors and do not count, the first {_in_words(failures[0])}. The draws are kept; {done} of "
+            f"{planned} planned audits succeeded. Correct errors in your own functions; any other error is a "
             "defect of approxmcmc: please report it",
             SamplingWarning,
         )
     return records, {
         "audit_policy": "auto",
-        "audit_every": round(n_chains * n_draws * thin / made) if made else 0,
-        "audits": made,
-        "audits_planned": wanted,
+        "audit_every": round(n_chains * n_draws * thin / done) if done else 0,
+        "audits": done,
+        "audits_planned": planned,
         "audit_share": share,
         "audit_seconds": time.perf_counter() - started,
     }
@@ -194,8 +194,8 @@ def audit(
 
 def _in_words(error: Exception) -> str:
     """Return the error's type, message, and the function, file and line that raised it, as one phrase."""
-    place = traceback.extract_tb(error.__traceback__)[-1]
-    return f"a {type(error).__name__} in {place.name}, {Path(place.filename).name} line {place.lineno}: {error}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"a {type(error).__name__} in {frame.name}, {Path(frame.filename).name} line {frame.lineno}: {error}"
 
 
 def _audit_all(
@@ -211,14 +211,14 @@ def _audit_all(
 
     Returns how many audits were planned, how many succeeded, and the share of the rows that an audit read.
     """
-    made = planned = 0
+    done = planned = 0
     try:
         if not n_draws:
-            return planned, made, 1.0
+            return planned, done, 1.0
         pilot: list[float] = []
         while len(pilot) < FEWEST_OF_PILOT or (sum(pilot) < policy.pilot and len(pilot) < MOST_OF_PILOT):
             if _late(deadline, max(pilot, default=0.0)):
-                return planned, made, 1.0
+                return planned, done, 1.0
             pilot.append(audit_some(rng.integers(n_draws, size=1), False, auditors)[0])
         seconds_of_one = sum(pilot[1:]) / (len(pilot) - 1)  # the first one fills caches
         if ENOUGH_AUDITS * seconds_of_one > LEAST and (few := on_few_rows(auditors)) is not auditors:
@@ -230,17 +230,17 @@ def _audit_all(
         for start in range(0, planned, at_once):
             if _late(deadline, seconds_of_one):
                 break
-            some = places[start : start + at_once]
-            made += audit_some(some, True, auditors)[1]
+            batch = places[start : start + at_once]
+            done += audit_some(batch, True, auditors)[1]
     except KeyboardInterrupt:  # keep the draws and the audits made
         pass
-    return planned, made, max((auditor.share for auditor in auditors), default=1.0)
+    return planned, done, max((auditor.share for auditor in auditors), default=1.0)
 
 
 def on_few_rows(auditors: Sequence[Auditor]) -> Sequence[Auditor]:
     """Return auditors that read few rows; `auditors` themselves if the auditor of any chain needs all rows."""
     few = [auditor.on_few_rows() for auditor in auditors]
-    return auditors if any(one is other for one, other in zip(few, auditors, strict=True)) else few
+    return auditors if any(before is other for before, other in zip(few, auditors, strict=True)) else few
 
 
 def _late(deadline: float | None, seconds: float) -> bool:

@@ -113,13 +113,13 @@ class TestedSteps(Auditor):
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit step `number` of the chain, from theta; return the records by name, None if a log density is NaN."""
-        found = self.look(theta, number)
-        if found is None:
+        step = self.look(theta, number)
+        if step is None:
             return None
-        self.clear &= self.few_rows_tell(found.terms)
+        self.clear &= self.few_rows_tell(step.terms)
         return {
-            **self.of_the_pair(found.energy_change, found.log_ratio, found.terms),
-            **self.of_the_test(found.log_ratio, found.thresholds, found.log_ratios, scale_of(found.terms)),
+            **self.of_the_pair(step.energy_change, step.log_ratio, step.terms),
+            **self.of_the_test(step.log_ratio, step.thresholds, step.log_ratios, scale_of(step.terms)),
         }
 
     def few_rows_tell(self, terms: np.ndarray) -> bool:
@@ -136,11 +136,11 @@ class TestedSteps(Auditor):
         The test has its settings of step `number` and decides on `orders` orders of the data. None if a log density is
         NaN, or +inf at the proposal.
         """
-        found = self.propose(theta)
-        if found is None:
+        proposal = self.propose(theta)
+        if proposal is None:
             return None
-        proposed, log_q_ratio = found
-        log_prior_ratio, terms, total, here = self.compare(theta, proposed)
+        proposed, log_q_ratio = proposal
+        log_prior_ratio, terms, total, at_theta = self.compare(theta, proposed)
         log_rest = as_python(log_ratio_of)(log_q_ratio, 0.0, log_prior_ratio)
         if not log_rest + total < math.inf:
             return None
@@ -148,19 +148,21 @@ class TestedSteps(Auditor):
         if np.isnan(log_ratios).any():
             return None
         return AuditedStep(
-            proposed.copy(), log_prior_ratio + total, log_rest + total, terms, here, thresholds, log_ratios
+            proposed.copy(), log_prior_ratio + total, log_rest + total, terms, at_theta, thresholds, log_ratios
         )
 
     def compare(self, theta: np.ndarray, proposed: np.ndarray) -> tuple[float, np.ndarray, float, float]:
         """Return the result of the function `compare`, from few rows if `reads_few` and these are enough, else all."""
         if self.reads_few:
             n_obs = self.rows.compiled.n_obs
-            some = some_rows(self.rng, n_obs, -(-n_obs // FEW_ROWS), self.partition)
-            log_prior_ratio, terms, total, here = compare(self.rows, theta, proposed, self.judge.temperature, some)
+            sampled_rows = some_rows(self.rng, n_obs, -(-n_obs // FEW_ROWS), self.partition)
+            log_prior_ratio, terms, total, at_theta = compare(
+                self.rows, theta, proposed, self.judge.temperature, sampled_rows
+            )
             if self.few_rows_tell(terms):
                 if self.partition is not None:  # put each term at its row's place in the partition
                     terms[self.partition.rows] = terms.copy()
-                return log_prior_ratio, terms, total, here
+                return log_prior_ratio, terms, total, at_theta
         return compare(self.rows, theta, proposed, self.judge.temperature)
 
     def propose(self, theta: np.ndarray) -> tuple[np.ndarray, float] | None:
@@ -173,8 +175,8 @@ class TestedSteps(Auditor):
         draws = np.empty((1, theta.size))
         counts = np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
         values = np.empty((1, len(VALUE_NAMES)))
-        made = self.step(Streams(rng, rng, rng, rng, rng), state, new_draw(), 1, 1, draws, counts, values)
-        return (state.proposed, float(state.log_q_ratio[0])) if made else None
+        steps_made = self.step(Streams(rng, rng, rng, rng, rng), state, new_draw(), 1, 1, draws, counts, values)
+        return (state.proposed, float(state.log_q_ratio[0])) if steps_made else None
 
     def decide(
         self, theta: np.ndarray, proposed: np.ndarray, terms: np.ndarray, log_rest: float, number: int, orders: int
@@ -233,15 +235,15 @@ class WalkedSteps(Auditor):
     def __init__(self, rows: AllRows, draws: np.ndarray, rng: np.random.Generator) -> None:
         self.rows = rows
         self.rng = rng
-        some = draws[:: -(-len(draws) // DRAWS_OF_COVARIANCE)]
+        thinned = draws[:: -(-len(draws) // DRAWS_OF_COVARIANCE)]
         # With z standard normal, z'(draws - mean) / sqrt(n - 1) has the covariance of the n draws, for any rank.
-        scale = CLASSICAL_SCALE / math.sqrt(draws.shape[1] * max(len(some) - 1, 1))
-        self.spread = scale * (some - some.mean(axis=0))
+        scale = CLASSICAL_SCALE / math.sqrt(draws.shape[1] * max(len(thinned) - 1, 1))
+        self.spread = scale * (thinned - thinned.mean(axis=0))
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit a step from theta; None if Lambda is NaN or +inf. `number` is not used."""
-        [found] = self.of_many(theta[None], np.array([number]))
-        return found
+        [records] = self.of_many(theta[None], np.array([number]))
+        return records
 
     @property
     def at_once(self) -> int:

@@ -163,7 +163,9 @@ def bias(
     target = as_target(target)
     _check(target, sampler, form, seconds, confidence)
     numbers = {"max_steps": max_steps, "replications": replications, "n_audits": 1 if n_audits is None else n_audits}
-    max_steps, replications, wanted = (checked_integer(value, name, who="bias") for name, value in numbers.items())
+    max_steps, replications, replications_asked = (
+        checked_integer(value, name, who="bias") for name, value in numbers.items()
+    )
     started = time.perf_counter()
     [sequence], seed = seed_sequences(random_seed, 1)
     places, *rngs = own_streams(sequence)
@@ -179,14 +181,14 @@ def bias(
     for_pilot = (
         math.inf if n_audits is not None else SHARE_OF_PILOT * allowed
     )  # with n_audits the pilot does not read the clock
-    known = len(forms) == 1 and n_audits is not None and not forms[0].learns  # there is nothing to choose
-    pilots = [] if known else [_pilot(each, streams, draws, measure, places, for_pilot) for each in forms]
+    one_form_only = len(forms) == 1 and n_audits is not None and not forms[0].learns  # there is nothing to choose
+    pilots = [] if one_form_only else [_pilot(each, streams, draws, measure, places, for_pilot) for each in forms]
     best = min(range(len(pilots)), key=lambda k: pilots[k].work) if pilots else 0
     if n_audits is None:
         left = allowed - (time.perf_counter() - started)
-        wanted = max(FEWEST, int(left / pilots[best].seconds))
+        replications_asked = max(FEWEST, int(left / pilots[best].seconds))
     n_draws = len(draws.flat)
-    n_audits = min(wanted, len(draws.flat))
+    n_audits = min(replications_asked, len(draws.flat))
     chosen = ((np.arange(n_audits) + places.random()) * n_draws / n_audits).astype(np.int64)
     run = _audit(forms[best], streams, draws, measure, chosen)
     forgetting = forgetting_time(forms[best].coupling, draws.flat, len(run.records), places, streams.coupling)
@@ -207,8 +209,8 @@ def bias(
         forgetting_time=forgetting.steps,
         failed=failed_checks(group(trace, "posterior")[list(target.variables.shapes)]),
     )
-    found = as_dataset(finished)
-    found.attrs |= {
+    columns = as_dataset(finished)
+    columns.attrs |= {
         "form": forms[best].name,
         "kernel": forms[best].coupling.name,
         "replications": replications,
@@ -217,7 +219,7 @@ def bias(
         "confidence": confidence,
         "max_steps": max_steps,
     }
-    return found
+    return columns
 
 
 def own_streams(sequence: np.random.SeedSequence) -> list[np.random.Generator]:
@@ -257,16 +259,16 @@ def _forms(
             f"bias: there is no form 'audit' for {sampler!r}: {why or '`kernel` only works with form drift'}; "
             "use form='drift', or 'auto'"
         )
-    found: list[AuditForm | DriftForm] = []
+    forms: list[AuditForm | DriftForm] = []
     if form != "drift" and not why and kernel is None:
-        found.append(audit_form(target, sampler, draws, streams.audit, orders, max_steps))
+        forms.append(audit_form(target, sampler, draws, streams.audit, orders, max_steps))
     if form != "audit":
         try:
-            found.append(drift_form(chosen_kernel(kernel, target, draws.flat), max_steps))
+            forms.append(drift_form(chosen_kernel(kernel, target, draws.flat), max_steps))
         except (IncompatibleError, InvalidInputError):
-            if not found:  # for example, the posterior has no mode; the other form does not need a mode
+            if not forms:  # for example, the posterior has no mode; the other form does not need a mode
                 raise
-    return found
+    return forms
 
 
 class Run(NamedTuple):
@@ -288,18 +290,18 @@ def _audit(
     started = time.perf_counter()
     summands = Summands(measure, form.max_steps)
     records = []
-    made = []
-    for k, place in enumerate(chosen):
-        found = form(streams, draws.flat[place], *draws.place(int(place)))
-        if found is None:
+    replications = []
+    for k, index in enumerate(chosen):
+        replication = form(streams, draws.flat[index], *draws.place(int(index)))
+        if replication is None:
             continue
-        record, meeting = found
+        record, meeting = replication
         summands.add(record.weight, meeting)
         records.append(record)
-        made.append(k)
+        replications.append(k)
     if not records:
         raise NotFiniteError(f"bias: the log density is NaN at all of {len(chosen)} audited draws or their proposals")
-    return Run(records, np.array(made), summands, time.perf_counter() - started)
+    return Run(records, np.array(replications), summands, time.perf_counter() - started)
 
 
 class AuditPilot(NamedTuple):

@@ -75,7 +75,7 @@ def as_dataset(run: FinishedAudits) -> xr.Dataset:
     confidence = run.confidence
     launched = columns["weight"] != 0.0
     has_delta = bool(np.isfinite(columns["delta"]).all())
-    found = average(run.rows) if has_delta or launched.any() else unknown(run.rows)
+    averages = average(run.rows) if has_delta or launched.any() else unknown(run.rows)
     at = at_draws(run.measure, run.draws, run.audited, columns["log_density"])
     strain = np.where(launched, np.abs(columns["weight"]) * columns["meeting_time"], 0.0)
     # A proposal that is accepted with probability 0 may have density 0.
@@ -87,48 +87,48 @@ def as_dataset(run: FinishedAudits) -> xr.Dataset:
         **_with_limits("sign_score", columns["alpha"] * np.sign(columns["log_ratio"]), confidence),
         **_with_limits("energy_drift", columns["alpha"] * energy_change, confidence),
     }
-    told, reasons = verdict(_evidence(run, found, at, launched, columns["met"], strain, scalars))
-    c2 = _mean_over(found.variance, at.sd) * run.audit_seconds / found.n
+    answer, reasons = verdict(_evidence(run, averages, at, launched, columns["met"], strain, scalars))
+    c2 = _mean_over(averages.variance, at.sd) * run.audit_seconds / averages.n
     scalars |= {
-        "n_audits": found.n,
+        "n_audits": averages.n,
         "n_couplings": int(launched.sum()),
         "unmet": int((~columns["met"]).sum()),
         "passes": float(columns["passes"].sum()) + run.other_passes,
         "forgetting_time": run.forgetting_time,
         "seconds": run.seconds,
         "optimal_audit_share": optimal_share(chain_cost(run.trace, at), c2),
-        "verdict": told,
+        "verdict": answer,
         "reasons": "; ".join(reasons),
     }
     per_audit = {
         name: ("audit", columns[name]) for name in ("delta", "alpha", "alpha_hat", "weight", "meeting_time", "met")
     }
-    data: dict[str, Any] = {**_by_estimand(run, found, at), **_drift(run), **per_audit, **scalars}
+    data: dict[str, Any] = {**_by_estimand(run, averages, at), **_drift(run), **per_audit, **scalars}
     dataset = xr.Dataset(data, coords={"estimand": run.measure.labels})
     for name, meaning in MEANINGS.items():
         dataset[name].attrs["long_name"] = meaning
     names = sorted(map(str, run.trace["posterior"].data_vars))
     dataset.attrs |= {"variables": "\n".join(names), "draws": identity_of_draws(run.trace, names)}
-    dataset.attrs |= {"verdict": told, "problems": ", ".join(finding.check for finding in run.failed)}
+    dataset.attrs |= {"verdict": answer, "problems": ", ".join(finding.check for finding in run.failed)}
     dataset.attrs |= {"cost_of_draws": chain_cost(run.trace, at), "cost_of_audits": c2}
     return dataset
 
 
-def _by_estimand(run: FinishedAudits, found: Average, at: AtDraws) -> dict[str, Any]:
-    lower, upper = found.interval(run.confidence)
-    margin = norm.ppf(0.5 + 0.5 * run.confidence) * np.hypot(found.error, np.nan_to_num(at.error))
-    debiased = at.mean - found.mean
+def _by_estimand(run: FinishedAudits, averages: Average, at: AtDraws) -> dict[str, Any]:
+    lower, upper = averages.interval(run.confidence)
+    margin = norm.ppf(0.5 + 0.5 * run.confidence) * np.hypot(averages.error, np.nan_to_num(at.error))
+    debiased = at.mean - averages.mean
     values = {
-        "bias": found.mean,
+        "bias": averages.mean,
         "bias_lower": lower,
         "bias_upper": upper,
-        "bias_sd": _in_sds(found.mean, at.sd),
+        "bias_sd": _in_sds(averages.mean, at.sd),
         "mean": at.mean,
         "debiased": debiased,
         "debiased_lower": debiased - margin,
         "debiased_upper": debiased + margin,
         "posterior_sd": at.sd,
-        "variance_per_audit": found.variance,
+        "variance_per_audit": averages.variance,
         "largest_share": shares(run.rows),
     }
     return {name: ("estimand", value) for name, value in values.items()}
@@ -147,21 +147,21 @@ def _drift(run: FinishedAudits) -> dict[str, Any]:
 
 def _evidence(
     run: FinishedAudits,
-    found: Average,
+    averages: Average,
     at: AtDraws,
     launched: np.ndarray,
     met: np.ndarray,
     strain: np.ndarray,
     scalars: Any,
 ) -> AuditSummary:
-    usable = (at.sd > 0.0) & np.isfinite(found.mean)
+    usable = (at.sd > 0.0) & np.isfinite(averages.mean)
     sd = at.sd[usable]
     return AuditSummary(
         [label for label, kept in zip(run.measure.labels, usable, strict=True) if kept],
-        found.mean[usable] / sd,
-        found.error[usable] / sd,
-        found.variance[usable] / sd**2,
-        found.n,
+        averages.mean[usable] / sd,
+        averages.error[usable] / sd,
+        averages.variance[usable] / sd**2,
+        averages.n,
         int(launched.sum()),
         int((~met).sum()),
         run.max_steps,
@@ -175,9 +175,9 @@ def _evidence(
 
 def _with_limits(name: str, values: np.ndarray, confidence: float) -> dict[str, float]:
     """Return a mean over audits with its limits; NaN if no audit provides it."""
-    found = average(values)
-    lower, upper = found.interval(confidence)
-    return {name: float(found.mean), f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
+    averages = average(values)
+    lower, upper = averages.interval(confidence)
+    return {name: float(averages.mean), f"{name}_lower": float(lower), f"{name}_upper": float(upper)}
 
 
 def _in_sds(values: np.ndarray, sd: np.ndarray) -> np.ndarray:

@@ -91,31 +91,31 @@ class AuditForm:
 
         None if a log density was NaN.
         """
-        found = self.auditors[chain].look(theta, number, self.orders)
-        if found is None:
+        step = self.auditors[chain].look(theta, number, self.orders)
+        if step is None:
             return None
-        alpha = float(exact_probability(np.array(found.log_ratio), self.coupling.rule))
-        each = exact_probability(found.log_ratios, self.coupling.rule)
+        alpha = float(exact_probability(np.array(step.log_ratio), self.coupling.rule))
+        each = exact_probability(step.log_ratios, self.coupling.rule)
         delta = float(each.mean()) - alpha
         noise = float(each.std(ddof=1)) / math.sqrt(each.size) if each.size > 1 else math.inf
-        log_density = float(self.target.log_prior(theta)) + found.log_likelihood
+        log_density = float(self.target.log_prior(theta)) + step.log_likelihood
         record = AuditRecord(
             delta=delta,
             noise=noise,
             alpha=alpha,
             alpha_hat=alpha + delta,
             wrong=float(np.abs(each - alpha).mean()),
-            log_ratio=found.log_ratio,
-            energy_change=found.energy_change,
+            log_ratio=step.log_ratio,
+            energy_change=step.energy_change,
             log_density=log_density,
             passes=2.0,
         )
         chance = min(1.0, abs(delta) / self.roulette) if self.roulette > 0.0 else float(delta != 0.0)
         if not streams.roulette.random() < chance:
             return record, None
-        there = found.log_likelihood + float(found.terms.sum())
+        there = step.log_likelihood + float(step.terms.sum())
         meeting = self.couplings[chain].meet(
-            streams.coupling, found.proposed, theta, 0, self.max_steps, log_likelihoods=(there, found.log_likelihood)
+            streams.coupling, step.proposed, theta, 0, self.max_steps, log_likelihoods=(there, step.log_likelihood)
         )
         return _with(record, meeting, delta / chance), meeting
 
@@ -141,16 +141,16 @@ class DriftForm:
 
         `chain` and `number` are not used.
         """
-        known = math.nan
+        log_likelihood = math.nan
         log_density = math.nan
         passes = 0.0
         if self.target is not None:
             terms = full_terms(self.target.log_terms, theta, self.target.data, self.target.n_obs)
-            known = float(terms.sum())
+            log_likelihood = float(terms.sum())
             passes = 1.0
-            log_density = float(self.target.log_prior(theta)) + known
+            log_density = float(self.target.log_prior(theta)) + log_likelihood
         meeting = self.coupling.meet(
-            streams.coupling, theta, theta, 1, self.max_steps + 1, log_likelihoods=(known, known)
+            streams.coupling, theta, theta, 1, self.max_steps + 1, log_likelihoods=(log_likelihood, log_likelihood)
         )
         alpha = float(exact_probability(np.array(meeting.first.log_ratio), self.coupling.rule))
         record = AuditRecord(math.nan, math.nan, alpha, math.nan, math.nan, *meeting.first, log_density, passes)

@@ -148,9 +148,9 @@ def at_draws(measure: Quantities, draws: Draws, audited: np.ndarray, log_density
         values = measure(draws.flat, np.empty(0)).reshape(chains, n_draws, -1)
         return _moments(values)
     every = _moments(measure(draws.flat, np.zeros(len(draws.flat))).reshape(chains, n_draws, -1))
-    known = np.isfinite(log_density)  # not evaluated for proposals outside the support
-    found = _moments(measure(draws.flat[audited][known], log_density[known])[None])
-    return AtDraws(*(np.append(whole[:-1], part[-1]) for whole, part in zip(every, found, strict=True)))
+    is_evaluated = np.isfinite(log_density)  # not evaluated for proposals outside the support
+    moments = _moments(measure(draws.flat[audited][is_evaluated], log_density[is_evaluated])[None])
+    return AtDraws(*(np.append(whole[:-1], part[-1]) for whole, part in zip(every, moments, strict=True)))
 
 
 def _moments(values: np.ndarray) -> AtDraws:

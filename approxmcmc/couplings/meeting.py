@@ -182,8 +182,8 @@ class Coupling:
             When a log density is NaN.
         """
         chains = tuple(
-            self.start(np.array(theta, dtype=np.float64), known)
-            for theta, known in zip((x, y), log_likelihoods, strict=True)
+            self.start(np.array(theta, dtype=np.float64), log_likelihood)
+            for theta, log_likelihood in zip((x, y), log_likelihoods, strict=True)
         )
         shared = self.shared
         shared.counts[:] = 0
@@ -195,8 +195,8 @@ class Coupling:
         if time == BROKE_OFF:
             steps = " or ".join(f"from {show(chain.theta)} to {show(chain.proposed)}" for chain in chains)
             raise NotFiniteError(f"couplings: a log density is NaN {steps}")
-        made = max_steps - lag if time == NOT_MET else time - lag
-        kept = made if record else 0
+        pairs_made = max_steps - lag if time == NOT_MET else time - lag
+        kept = pairs_made if record else 0
         return Meeting(
             time,
             paths[:, :kept].copy(),

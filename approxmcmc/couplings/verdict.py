@@ -60,7 +60,7 @@ class AuditSummary(NamedTuple):
 Rule = Callable[[AuditSummary], tuple[str, list[str]] | None]
 
 
-def verdict(found: AuditSummary) -> tuple[str, list[str]]:
+def verdict(summary: AuditSummary) -> tuple[str, list[str]]:
     """Return the verdict, and sentences that give its reasons."""
     for rule in (
         _run_failed,
@@ -72,10 +72,10 @@ def verdict(found: AuditSummary) -> tuple[str, list[str]]:
         _too_few_to_see,
         _small,
     ):
-        told = rule(found)
-        if told:
-            return told
-    return _inconclusive(found)
+        answer = rule(summary)
+        if answer:
+            return answer
+    return _inconclusive(summary)
 
 
 def failed_checks(posterior: xr.Dataset) -> list[Finding]:
@@ -91,102 +91,107 @@ def failed_checks(posterior: xr.Dataset) -> list[Finding]:
     return [*ended, *(finding for finding in movement(posterior) if finding.fires), *apart, *few]
 
 
-def _run_failed(found: AuditSummary) -> tuple[str, list[str]] | None:
-    if not found.failed:
+def _run_failed(summary: AuditSummary) -> tuple[str, list[str]] | None:
+    if not summary.failed:
         return None
-    names = ", ".join(finding.check for finding in found.failed)
+    names = ", ".join(finding.check for finding in summary.failed)
     why = f"the run failed its checks ({names}), so its draws have no stationary distribution with a bias to estimate"
-    advice = next((finding.advice for finding in found.failed if finding.advice), "repair the run, see amc.diagnose")
-    return NOT_JUDGED, [why, *(finding.finding for finding in found.failed), f"next: {advice}"]
+    advice = next((finding.advice for finding in summary.failed if finding.advice), "repair the run, see amc.diagnose")
+    return NOT_JUDGED, [why, *(finding.finding for finding in summary.failed), f"next: {advice}"]
 
 
-def _cut_off(found: AuditSummary) -> tuple[str, list[str]] | None:
-    if not found.unmet:
+def _cut_off(summary: AuditSummary) -> tuple[str, list[str]] | None:
+    if not summary.unmet:
         return None
-    told = (
-        f"{found.unmet} of {found.n_couplings} couplings had not met after {found.max_steps} steps: the figures are "
-        f"the drift of {found.max_steps} exact steps, not biases; give a kernel that mixes, or raise max_steps"
+    reason = (
+        f"{summary.unmet} of {summary.n_couplings} couplings had not met after {summary.max_steps} steps: the figures "
+        f"are the drift of {summary.max_steps} exact steps, not biases; give a kernel that mixes, or raise max_steps"
     )
-    return NOT_APPLICABLE, [told]
+    return NOT_APPLICABLE, [reason]
 
 
-def _stood_still(found: AuditSummary) -> tuple[str, list[str]] | None:
-    if found.n_couplings or np.isfinite(found.error).any():
+def _stood_still(summary: AuditSummary) -> tuple[str, list[str]] | None:
+    if summary.n_couplings or np.isfinite(summary.error).any():
         return None
-    told = (
-        f"the exact kernel did not move from any of {found.n_audits} draws, so the biases are unknown; give a kernel "
+    reason = (
+        f"the exact kernel did not move from any of {summary.n_audits} draws, so the biases are unknown; give a kernel "
         "that moves there, such as (ControlVariate(target, always_read='auto'), "
         "MetropolisHastings(SurrogateTransition()))"
     )
-    return INCONCLUSIVE, [told]
+    return INCONCLUSIVE, [reason]
 
 
-def _bound_says_nothing(found: AuditSummary) -> tuple[str, list[str]] | None:
-    if not found.tv_upper >= LARGEST_BOUND:
+def _bound_says_nothing(summary: AuditSummary) -> tuple[str, list[str]] | None:
+    if not summary.tv_upper >= LARGEST_BOUND:
         return None
-    told = (
-        f"tv_bound may be as large as {found.tv_upper:.2g} (limit {LARGEST_BOUND:g}): although couplings met, "
+    reason = (
+        f"tv_bound may be as large as {summary.tv_upper:.2g} (limit {LARGEST_BOUND:g}): although couplings met, "
         "the test errs too often, or the exact chain mixes too slowly, for an estimate; give a kernel that "
         "mixes, such as (ControlVariate(target, always_read='auto'), MetropolisHastings(SurrogateTransition()))"
     )
-    return NOT_APPLICABLE, [told]
+    return NOT_APPLICABLE, [reason]
 
 
-def _one_coupling_rules(found: AuditSummary) -> tuple[str, list[str]] | None:
-    if not found.largest_share > LARGEST_SHARE:
+def _one_coupling_rules(summary: AuditSummary) -> tuple[str, list[str]] | None:
+    if not summary.largest_share > LARGEST_SHARE:
         return None
-    told = (
-        f"one of {found.n_couplings} couplings contributes {found.largest_share:.0%} of the sum over all "
-        f"(limit {LARGEST_SHARE:.0%}), so that intervals of {found.n_audits} audits cannot be trusted; make "
-        f"more: n_audits={2 * found.n_audits}, from as many draws"
+    reason = (
+        f"one of {summary.n_couplings} couplings contributes {summary.largest_share:.0%} of the sum over all "
+        f"(limit {LARGEST_SHARE:.0%}), so that intervals of {summary.n_audits} audits cannot be trusted; make "
+        f"more: n_audits={2 * summary.n_audits}, from as many draws"
     )
-    return INCONCLUSIVE, [told]
+    return INCONCLUSIVE, [reason]
 
 
-def _biased(found: AuditSummary) -> tuple[str, list[str]] | None:
-    margin = norm.ppf(1.0 - 0.5 * (1.0 - found.confidence) / len(found.bias)) * found.error
-    seen = np.flatnonzero((np.abs(found.bias) > margin) & (np.abs(found.bias) > NOTICED))
+def _biased(summary: AuditSummary) -> tuple[str, list[str]] | None:
+    margin = norm.ppf(1.0 - 0.5 * (1.0 - summary.confidence) / len(summary.bias)) * summary.error
+    seen = np.flatnonzero((np.abs(summary.bias) > margin) & (np.abs(summary.bias) > NOTICED))
     if not seen.size:
         return None
-    worst = seen[np.argmax(np.abs(found.bias[seen]))]
-    told = (
-        f"{seen.size} of {len(found.bias)} biases are not 0 and above {NOTICED:g} posterior sd; the largest is that of "
-        f"{found.labels[worst]}, {found.bias[worst]:+.2g} +- {margin[worst]:.2g} sd"
+    worst = seen[np.argmax(np.abs(summary.bias[seen]))]
+    reason = (
+        f"{seen.size} of {len(summary.bias)} biases are not 0 and above {NOTICED:g} posterior sd; the largest is "
+        f"that of {summary.labels[worst]}, {summary.bias[worst]:+.2g} +- {margin[worst]:.2g} sd"
     )
-    return BIASED, [told]
+    return BIASED, [reason]
 
 
-def _too_few_to_see(found: AuditSummary) -> tuple[str, list[str]] | None:
-    wanted = SIGHTINGS * found.forgetting_time
-    if not found.n_audits < wanted:
+def _too_few_to_see(summary: AuditSummary) -> tuple[str, list[str]] | None:
+    audits_needed = SIGHTINGS * summary.forgetting_time
+    if not summary.n_audits < audits_needed:
         return None
-    some = "at least" if found.forgetting_time > found.n_audits else "about"  # the former if no pair met
-    told = (
-        f"no bias was seen, but exact chains from draws far apart need {some} {found.forgetting_time:.3g} steps to "
-        f"meet, so {found.n_audits} audits may have missed a bias; {some} {math.ceil(wanted):,} audits are "
-        "needed, or a kernel that mixes"
+    # no pair has met when the time is longer than there were audits: it is then a lower bound
+    at_least = "at least" if summary.forgetting_time > summary.n_audits else "about"
+    reason = (
+        f"no bias was seen, but exact chains from draws far apart need {at_least} {summary.forgetting_time:.3g} "
+        f"steps to meet, so {summary.n_audits} audits may have missed a bias; {at_least} {math.ceil(audits_needed):,} "
+        "audits are needed, or a kernel that mixes"
     )
-    return INCONCLUSIVE, [told]
+    return INCONCLUSIVE, [reason]
 
 
-def _small(found: AuditSummary) -> tuple[str, list[str]] | None:
-    upper = np.abs(found.bias) + norm.ppf(0.5 + 0.5 * found.confidence) * found.error
+def _small(summary: AuditSummary) -> tuple[str, list[str]] | None:
+    upper = np.abs(summary.bias) + norm.ppf(0.5 + 0.5 * summary.confidence) * summary.error
     if not (upper < NEGLIGIBLE).all():
         return None
     return SMALL, [f"every bias is below {upper.max():.2g} posterior sd (limit {NEGLIGIBLE:g})"]
 
 
-def _inconclusive(found: AuditSummary) -> tuple[str, list[str]]:
-    quantile = norm.ppf(0.5 + 0.5 * found.confidence)
-    wanted = float(np.max(found.variance)) * (quantile / NOTICED) ** 2
-    upper = np.abs(found.bias) + quantile * found.error
+def _inconclusive(summary: AuditSummary) -> tuple[str, list[str]]:
+    quantile = norm.ppf(0.5 + 0.5 * summary.confidence)
+    audits_needed = float(np.max(summary.variance)) * (quantile / NOTICED) ** 2
+    upper = np.abs(summary.bias) + quantile * summary.error
     worst = int(np.argmax(upper))
-    need = f"about {math.ceil(wanted):,} audits are needed" if math.isfinite(wanted) else "more audits are needed"
-    told = (
-        f"the bias of {found.labels[worst]} may be as large as {upper[worst]:.2g} posterior sd; {need} to estimate it "
-        f"within {NOTICED:g} sd"
+    need = (
+        f"about {math.ceil(audits_needed):,} audits are needed"
+        if math.isfinite(audits_needed)
+        else "more audits are needed"
     )
-    return INCONCLUSIVE, [told]
+    reason = (
+        f"the bias of {summary.labels[worst]} may be as large as {upper[worst]:.2g} posterior sd; {need} to estimate "
+        f"it within {NOTICED:g} sd"
+    )
+    return INCONCLUSIVE, [reason]
 
 
 def optimal_share(c1: float, c2: float) -> float:
@@ -256,14 +261,14 @@ def debias(trace: xr.DataTree, bias: xr.Dataset) -> xr.Dataset:
     estimated = verdict in ESTIMATES
     applied = cheap and estimated
     relative = np.square(bias["bias_sd"])
-    found = bias[["mean", "bias", "debiased", "debiased_lower", "debiased_upper"]].copy()
-    found["estimate"] = bias["debiased"] if applied else bias["mean"]
-    found["applied"] = applied
-    found["pays_from"] = (c2 + 2.0 * math.sqrt(c1 * c2)) / relative if c1 >= 0.0 else math.nan * relative
-    found["pays_from"].attrs = {"units": "s", "long_name": "time from which debiased means have the smaller risk"}
-    found["optimal_audit_share"] = bias["optimal_audit_share"]
-    found.attrs = {"verdict": verdict, "sentence": _sentence(cheap, estimated, verdict, c1, c2)}
-    return found
+    debiased = bias[["mean", "bias", "debiased", "debiased_lower", "debiased_upper"]].copy()
+    debiased["estimate"] = bias["debiased"] if applied else bias["mean"]
+    debiased["applied"] = applied
+    debiased["pays_from"] = (c2 + 2.0 * math.sqrt(c1 * c2)) / relative if c1 >= 0.0 else math.nan * relative
+    debiased["pays_from"].attrs = {"units": "s", "long_name": "time from which debiased means have the smaller risk"}
+    debiased["optimal_audit_share"] = bias["optimal_audit_share"]
+    debiased.attrs = {"verdict": verdict, "sentence": _sentence(cheap, estimated, verdict, c1, c2)}
+    return debiased
 
 
 def _sentence(cheap: bool, estimated: bool, verdict: str, c1: float, c2: float) -> str:
@@ -278,8 +283,8 @@ def _sentence(cheap: bool, estimated: bool, verdict: str, c1: float, c2: float) 
 def _check_same_draws(trace: xr.DataTree, bias: xr.Dataset) -> None:
     """Raise unless `trace` holds the very draws from which `bias` was computed."""
     names = bias.attrs["variables"].split("\n")
-    found = trace["posterior"].dataset
-    if not set(names) <= set(found.data_vars) or identity_of_draws(trace, names) != bias.attrs["draws"]:
+    posterior = trace["posterior"].dataset
+    if not set(names) <= set(posterior.data_vars) or identity_of_draws(trace, names) != bias.attrs["draws"]:
         raise IncompatibleError(
             f"debias needs the trace from which bias was computed, found other draws of {', '.join(names)}; "
             "call amc.bias on this trace"

@@ -191,9 +191,9 @@ def errors_of_pairs(pairs: Any, epsilons: Sequence[float], **test: Any) -> tuple
     errors = np.zeros((len(epsilons), len(log_ratio)))
     used = []
     for row, epsilon in zip(errors, epsilons, strict=True):
-        found = acceptance_probability_error(log_ratio[inside], tau[inside], epsilon=epsilon, **test)
-        row[inside] = found["error"].values
-        used.append(float(found["data_fraction"].mean()))
+        errors_inside = acceptance_probability_error(log_ratio[inside], tau[inside], epsilon=epsilon, **test)
+        row[inside] = errors_inside["error"].values
+        used.append(float(errors_inside["data_fraction"].mean()))
     return errors, np.array(used)
 
 

@@ -236,7 +236,7 @@ def made_again(target: Target, name: str, *, random_seed: Any = None) -> Pairing
         return Pairing(target, nuts.sampler(target))
     target = compressed(target)
     profile = profile_target(target, _seed(random_seed))
-    candidate = next((one for one in candidates(target) if one.name == name), None)
+    candidate = next((each for each in candidates(target) if each.name == name), None)
     if candidate is None:
         raise InvalidInputError(f"choose_sampler: {target!r} has no candidate {name!r}")
     with warnings.catch_warnings():
@@ -290,9 +290,9 @@ def _choice(
     The choice took so many `seconds`, the search for other modes `seconds_of_search`.
     """
     setting = chosen.setting
-    found = chosen.measured
-    assert setting is not None and found is not None
-    starts = found.starts
+    measured = chosen.measured
+    assert setting is not None and measured is not None
+    starts = measured.starts
     of_modes: dict[str, Any] = {}
     if search is not None and starts is not None:
         starts, chains_of_modes = spread_starts(starts, search.others)
@@ -302,13 +302,13 @@ def _choice(
             "setup_modes_passes": search.passes,
         }
         if search.apart:
-            steps = max(goal.target_ess / found.ess_per_step / profile.chains, FEWEST_DRAWS)
+            steps = max(goal.target_ess / measured.ess_per_step / profile.chains, FEWEST_DRAWS)
             of_modes["most_draws"] = MOST_THINNING * math.ceil(steps)
     ranked = sorted(states, key=lambda state: (state is not chosen, state.measured is None, state.price))
     table = ShownTable([state.row() for state in ranked], columns=COLUMNS)
     table.attrs["price"] = goal.unit
     beside = _rivals(ranked[1:], chosen, goal, profile) + _trade(states, chosen, goal)
-    guarantee = "exact" if chosen.exact else f"biased, by up to about {found.error:.2g} posterior sd"
+    guarantee = "exact" if chosen.exact else f"biased, by up to about {measured.error:.2g} posterior sd"
     # What a trial compiled is not part of its cost; the cost of NUTS is counted with its compilation.
     compiled = "" if chosen.candidate.is_counted or goal.time_limit is not None else ", without compilation"
     sentence = f"{chosen.candidate.name} ({guarantee}), estimated {goal.unit}{compiled}: {chosen.price:.2g}; {beside}"
@@ -318,12 +318,12 @@ def _choice(
         "setup_mode_seconds": taken,
         "setup_mode_passes": sum(law.passes for law in profile.laws()),
         "setup_design_seconds": seconds - taken,
-        "counted_seconds_per_step": found.seconds_per_step,
+        "counted_seconds_per_step": measured.seconds_per_step,
         "chosen": sentence,
         "choice": table.to_json(orient="records"),
         **of_modes,
     }
-    tune = tuning_steps(found)
+    tune = tuning_steps(measured)
     if isinstance(setting.sampler, WholeSampler):
         tune = setting.sampler.tuning_steps(setting.target)
     name = chosen.candidate.name
@@ -381,7 +381,7 @@ def _only_nuts(target: Target) -> Choice:
     sampler = nuts.sampler(target)
     name = nuts.name(target)
     why = first_clause(target.why_no_terms)
-    others = [(one.name, one.exact, f"not possible: {why}") for one in TALL if not one.is_counted]
+    others = [(member.name, member.exact, f"not possible: {why}") for member in TALL if not member.is_counted]
     rows = [(name, True, "chosen"), *others]
     table = ShownTable([(*row, *[math.nan] * (len(COLUMNS) - len(row))) for row in rows], columns=COLUMNS)
     sentence = f"{name} (exact): {why}{_summed(target)}"

@@ -20,12 +20,12 @@ def most_memory() -> float:
     return min(MOST, SHARE * all_memory())
 
 
-def why_too_large(wanted: float) -> str:
+def why_too_large(bytes_needed: float) -> str:
     """Return why a candidate that takes `wanted` bytes would take too much memory, or ""."""
     limit = most_memory()
-    if wanted <= limit:
+    if bytes_needed <= limit:
         return ""
-    return f"it would take {wanted / 1e9:.2g} GB of memory, and may take {limit / 1e9:.2g}"
+    return f"it would take {bytes_needed / 1e9:.2g} GB of memory, and may take {limit / 1e9:.2g}"
 
 
 def of_matrices(dim: int, chains: int) -> float:

@@ -114,13 +114,13 @@ def _search(
 ) -> Search:
     whole = Landscape(target, law, None, is_closed=is_closed)
     rows = _some_rows(target, whole, rng)
-    some = whole if rows is None else Landscape(target, law, rows, is_closed=is_closed)
-    level = float(np.median([some.value(some.phi(law.draw(rng))) for _ in range(9)]))
-    top = some.climb(np.zeros(law.mode.size), level)
-    ends = [some.climb(start, level) for start in far_starts(target, some, rng)]
+    landscape = whole if rows is None else Landscape(target, law, rows, is_closed=is_closed)
+    level = float(np.median([landscape.value(landscape.phi(law.draw(rng))) for _ in range(9)]))
+    top = landscape.climb(np.zeros(law.mode.size), level)
+    ends = [landscape.climb(start, level) for start in far_starts(target, landscape, rng)]
     arrived = [end for end in ends if end.is_flat or end.value >= level]
-    apart = _distinct(some, top, _folded(target, some, top, arrived))
-    if apart and some is not whole:
+    apart = _distinct(landscape, top, _folded(target, landscape, top, arrived))
+    if apart and landscape is not whole:
         top = whole.climb(top.phi)
         again = [whole.climb(end.phi) for end in apart]
         apart = _distinct(whole, top, [end for end in again if end.is_flat])
@@ -138,16 +138,16 @@ def _search(
         starts = np.empty((0, law.mode.size)) if states is None or is_left else states[BURN_IN:][::-25]
         distance = float(np.linalg.norm(end.phi - top.phi))
         others.append(OtherMode(end.value - top.value, log_mass, distance, symmetry, is_left, starts))
-    passes = whole.passes + (0.0 if some is whole else some.passes)
+    passes = whole.passes + (0.0 if landscape is whole else landscape.passes)
     return Search(len(ends), len(ends) - len(arrived), passes, tuple(others), left_out)
 
 
 def _some_rows(target: Target, whole: Landscape, rng: np.random.Generator) -> np.ndarray | None:
     """Return the indices of the rows that the first climbs read; None for all."""
-    wanted = FEWEST_ROWS + FOR_EACH * target.variables.size if whole.has_slopes else FEWEST_WITHOUT_GRADIENT
-    if 2 * wanted > target.n_obs:
+    rows_needed = FEWEST_ROWS + FOR_EACH * target.variables.size if whole.has_slopes else FEWEST_WITHOUT_GRADIENT
+    if 2 * rows_needed > target.n_obs:
         return None
-    return np.sort(rng.choice(target.n_obs, wanted, replace=False, shuffle=False))
+    return np.sort(rng.choice(target.n_obs, rows_needed, replace=False, shuffle=False))
 
 
 def far_starts(target: Target, landscape: Landscape, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -195,36 +195,36 @@ def _folded(target: Target, landscape: Landscape, top: Climb, ends: list[Climb])
     return [end for end in suspects if np.linalg.norm(one_of_equal(end.phi) - base) > SAME]
 
 
-def _is_same(landscape: Landscape, one: Climb, other: Climb) -> bool:
-    near = np.linalg.norm(one.phi - other.phi) <= SAME
-    return bool(near) or landscape.is_connected(one.phi, other.phi)
+def _is_same(landscape: Landscape, end: Climb, other: Climb) -> bool:
+    near = np.linalg.norm(end.phi - other.phi) <= SAME
+    return bool(near) or landscape.is_connected(end.phi, other.phi)
 
 
 def _distinct(landscape: Landscape, top: Climb, ends: list[Climb]) -> list[Climb]:
     """Return ends that are apart from `top` and from each other, those of highest density, at most `MOST_MODES`."""
     kept: list[Climb] = []
     for end in sorted(ends, key=lambda end: -end.value):
-        if len(kept) < MOST_MODES and not any(_is_same(landscape, one, end) for one in (top, *kept)):
+        if len(kept) < MOST_MODES and not any(_is_same(landscape, mode, end) for mode in (top, *kept)):
             kept.append(end)
     return kept
 
 
 def _mass(target: Target, landscape: Landscape, top: Climb, end: Climb, rng: np.random.Generator) -> tuple[float, str]:
     """Return log(mass at `end` / mass at `top`), NaN if unknown, and the name of a symmetry between them, or ""."""
-    one = landscape.theta(top.phi)
+    centre = landscape.theta(top.phi)
     other = landscape.theta(end.phi)
     sd = np.abs(landscape.factor) if landscape.factor.ndim == 1 else np.linalg.norm(landscape.factor, axis=1)
 
     def log_density(theta: np.ndarray) -> float:
         return landscape.value(landscape.phi(theta))
 
-    symmetry = symmetry_between(target.variables, log_density, one, other, sd, rng)
+    symmetry = symmetry_between(target.variables, log_density, centre, other, sd, rng)
     if symmetry is not None:
         return 0.0, symmetry.name
-    if not (top.is_flat and end.is_flat) or one.size > MOST_PARAMETERS:
+    if not (top.is_flat and end.is_flat) or centre.size > MOST_PARAMETERS:
         return math.nan, ""
     try:
-        masses = [_log_mass(target, theta) for theta in (one, other)]
+        masses = [_log_mass(target, theta) for theta in (centre, other)]
     except ApproxMCMCError:
         return math.nan, ""
     return masses[1] - masses[0], ""
@@ -232,19 +232,19 @@ def _mass(target: Target, landscape: Landscape, top: Climb, end: Climb, rng: np.
 
 def _log_mass(target: Target, theta: np.ndarray) -> float:
     """Return the Laplace approximation of the log of the integral around a mode, up to a constant; NaN if flat."""
-    here = Posterior(target).at(theta)
-    sign, log_determinant = np.linalg.slogdet(-here.hessian)
-    return float(here.value - 0.5 * log_determinant) if sign > 0 else math.nan
+    at_mode = Posterior(target).at(theta)
+    sign, log_determinant = np.linalg.slogdet(-at_mode.hessian)
+    return float(at_mode.value - 0.5 * log_determinant) if sign > 0 else math.nan
 
 
 def _chain_from(setting: Pairing, landscape: Landscape, end: Climb, seed: int) -> np.ndarray | None:
     """Return the states of a chain from another mode, shape (STEPS, dim); None if the sampler cannot run there."""
     start = end.phi if end.is_flat or end.crossing is None else end.crossing
     try:
-        made = assemble(
+        run = assemble(
             setting.target, setting.sampler, seed=seed, chains=1, tune=BURN_IN, initvals=landscape.theta(start)
         )
-        return make_steps(made.chains[0], STEPS, landscape.mean.size, who="a chain from another mode stopped").draws
+        return make_steps(run.chains[0], STEPS, landscape.mean.size, who="a chain from another mode stopped").draws
     except FAILURES:
         return None
 
@@ -268,8 +268,8 @@ def spread_starts(starts: np.ndarray, others: tuple[OtherMode, ...]) -> tuple[np
     chains = []
     for m, mode in enumerate(others, 1):
         mine = list(range(m, len(starts), 1 + len(others))) if len(mode.starts) else []
-        for place, k in enumerate(mine):
-            dealt[k] = mode.starts[place % len(mode.starts)]
+        for start, k in enumerate(mine):
+            dealt[k] = mode.starts[start % len(mode.starts)]
         chains.append(mine)
     return dealt, chains
 

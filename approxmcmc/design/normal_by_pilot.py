@@ -115,10 +115,10 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
         half = steps // 2
         is_last = bent is not None
         sampler = MetropolisHastings(proposal(spread), ExactTest())
-        made = assemble(target, sampler, seed=[streams(sequence)], chains=1, tune=half, initvals=theta)
-        run = make_steps(made.chains[0], steps, dim, who="a pilot run stopped")
+        pilot_run = assemble(target, sampler, seed=[streams(sequence)], chains=1, tune=half, initvals=theta)
+        run = make_steps(pilot_run.chains[0], steps, dim, who="a pilot run stopped")
         states = run.draws[half:]
-        evaluations += made.evaluations * target.n_obs + int(run.counts[:, [EVALUATIONS, GRADIENTS]].sum())
+        evaluations += pilot_run.evaluations * target.n_obs + int(run.counts[:, [EVALUATIONS, GRADIENTS]].sum())
         theta = states[-1].copy()
         before = _sd(spread)
         bent = _by_curvature(target, states.mean(axis=0)) if has_many else None
@@ -165,8 +165,8 @@ def numbers_of_metric(target: Target, law: Any) -> float:
 
 def _measured(states: np.ndarray, weight: float) -> np.ndarray:
     """Return the covariance of states (n, dim), shrunk towards its diagonal; the covariance has the share `weight`."""
-    found = np.cov(states, rowvar=False).reshape(2 * states.shape[1:])
-    return weight * found + (1.0 - weight) * np.diag(np.diag(found)) + 1e-12 * np.eye(len(found))
+    covariance = np.cov(states, rowvar=False).reshape(2 * states.shape[1:])
+    return weight * covariance + (1.0 - weight) * np.diag(np.diag(covariance)) + 1e-12 * np.eye(len(covariance))
 
 
 def _by_curvature(target: Target, theta: np.ndarray) -> NormalLaw | None:

@@ -93,8 +93,8 @@ def decide(
     count[EVALUATIONS] += n_obs
     count[DECISIONS] += 1
     count[ROUNDS] += 1
-    found = subtract(test.here, test.there, test.differences)
-    test.log_ratio[0] = log_rest + (-math.inf if found == IMPOSSIBLE else total(test.differences, n_obs))
+    differences = subtract(test.here, test.there, test.differences)
+    test.log_ratio[0] = log_rest + (-math.inf if differences == IMPOSSIBLE else total(test.differences, n_obs))
     if not test.log_ratio[0] < math.inf:  # NaN, or +inf, which is no valid log density
         return -1, 0.0
     if threshold < test.log_ratio[0]:
@@ -170,7 +170,7 @@ def collect_pairs(
     begun, ended = run.program.log_densities(states[[tune, -1]])
     kept = slice(tune, None)
     evaluations = (run.evaluations + 2) * model.n_obs + int(counts[:, EVALUATIONS].sum())
-    found = Pairs(
+    collected = Pairs(
         log_ratio=log_ratio[kept],
         tau=tau[kept],
         states=states[tune:-1],
@@ -179,11 +179,11 @@ def collect_pairs(
         seconds=time.perf_counter() - began,
         rise=float(ended - begun),
     )
-    if not found.inside.any():
+    if not collected.inside.any():
         raise NotFiniteError(
             f"pilot pairs: none of {n_pairs} proposals of {proposal!r} had a finite log ratio; use shorter steps"
         )
-    return found
+    return collected
 
 
 def pairs_from(states: np.ndarray, target: Target, proposal: CompiledProposal, rng: np.random.Generator) -> Pairs:

@@ -106,18 +106,18 @@ class CandidateState:
 
     def row(self) -> tuple[Any, ...]:
         """Return the candidate's row of the table, in the order of `COLUMNS`."""
-        found = self.measured
+        measured = self.measured
         figures = (
             (math.nan,) * 7
-            if found is None
+            if measured is None
             else (
-                found.seconds_per_step * 1e6,
-                found.clock_seconds_per_step * 1e6,
-                found.data_per_step,
-                found.ess_per_step,
-                1.0 / found.seconds_per_draw,
-                found.error,
-                found.compile_seconds,
+                measured.seconds_per_step * 1e6,
+                measured.clock_seconds_per_step * 1e6,
+                measured.data_per_step,
+                measured.ess_per_step,
+                1.0 / measured.seconds_per_draw,
+                measured.error,
+                measured.compile_seconds,
             )
         )
         counted_seconds = self.set_up_seconds, self.trial_seconds
@@ -139,5 +139,5 @@ def checked_goal(time_limit: Any, target_ess: Any, max_bias: Any, fewest_steps: 
             f"choose_sampler: max_bias must be 0 (exact samplers only) or a positive number of posterior standard "
             f"deviations, found {max_bias!r}"
         )
-    wanted = ENOUGH if target_ess is None else float(target_ess)
-    return SearchGoal(wanted, time_limit, float(max_bias), fewest_steps)
+    goal = ENOUGH if target_ess is None else float(target_ess)
+    return SearchGoal(goal, time_limit, float(max_bias), fewest_steps)

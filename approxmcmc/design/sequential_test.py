@@ -230,12 +230,12 @@ class _Outcome:
     settings: dict[str, Any]
 
     def __call__(self, epsilon: float) -> dict[str, float]:
-        found = acceptance_probability_error(self.log_ratio, self.tau, epsilon=epsilon, **self.settings)
-        size = np.abs(found["error"].values)
+        error = acceptance_probability_error(self.log_ratio, self.tau, epsilon=epsilon, **self.settings)
+        size = np.abs(error["error"].values)
         return {
             "error": float(self.weight @ size),
             "worst_error": float(size.max()),
-            "data_fraction": float(self.weight @ found["data_fraction"].values),
+            "data_fraction": float(self.weight @ error["data_fraction"].values),
         }
 
 

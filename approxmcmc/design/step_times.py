@@ -32,8 +32,8 @@ def seconds_per_step(
     tests = {epsilon: dataclasses.replace(test, epsilon=epsilon) for epsilon in _timed(epsilons)}
     seconds = {}
     evaluations = 0
-    for epsilon, one in {**tests, 0.0: ExactTest()}.items():
-        seconds[epsilon], used = _time_steps(target, proposal, one, theta)
+    for epsilon, acceptance_test in {**tests, 0.0: ExactTest()}.items():
+        seconds[epsilon], used = _time_steps(target, proposal, acceptance_test, theta)
         evaluations += used
     places = [list(epsilons).index(epsilon) for epsilon in tests]
     measured = np.array([seconds[epsilon] for epsilon in tests])
@@ -48,7 +48,7 @@ def seconds_per_step(
 def _timed(epsilons: Sequence[float]) -> list[float]:
     """Return the one or two positive epsilons nearest, on a log scale, to `TIMED_EPSILONS`."""
     positive = [epsilon for epsilon in epsilons if epsilon > 0.0]
-    nearest = [min(positive, key=lambda e: abs(math.log(e / wanted))) for wanted in TIMED_EPSILONS]
+    nearest = [min(positive, key=lambda e: abs(math.log(e / requested))) for requested in TIMED_EPSILONS]
     return list(dict.fromkeys(nearest))
 
 

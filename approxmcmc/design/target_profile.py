@@ -184,8 +184,8 @@ class TargetProfile:
     @property
     def seen(self) -> Laplace | None:
         """The normal approximation from the pilot of the influential rows; None before they are made."""
-        found = self._found.get("influential rows")
-        return found.pilot if isinstance(found, ControlVariate) else None
+        influential = self._found.get("influential rows")
+        return influential.pilot if isinstance(influential, ControlVariate) else None
 
     @property
     def metric_numbers(self) -> float:
@@ -216,10 +216,10 @@ class TargetProfile:
                 self._found[name] = make()
             except FAILURES as error:
                 self._found[name] = error
-        found = self._found[name]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        value = self._found[name]
+        if isinstance(value, Exception):
+            raise value
+        return value
 
     def seconds_of(self, law: str) -> float:
         """Return the seconds to compute the "mode", "pilot" or "fit" after compilation; 0 for "" or if it is known."""

@@ -83,7 +83,7 @@ class Trial:
         hopeless: Callable[[float], bool],
     ) -> None:
         self.dim = setting.target.variables.size
-        made = assemble(
+        run = assemble(
             setting.target,
             setting.sampler,
             seed=random_seed,
@@ -92,8 +92,8 @@ class Trial:
             audit_every="auto",
             draw_start=draw_start,
         )
-        self.chains = made.chains
-        self.compile_seconds = made.compile_seconds
+        self.chains = run.chains
+        self.compile_seconds = run.compile_seconds
         self.draws = np.empty((chains, 0, self.dim))
         self.price = price
         self.audits = audits
@@ -154,12 +154,12 @@ class Trial:
             k = len(errors) % len(auditors)
             if len(errors) == FEWEST_OF_PILOT and self.audits.read_few_rows:
                 auditors = list(on_few_rows(auditors))
-            place = len(errors) * self.draws.shape[1] // MOST_AUDITS
-            found = auditors[k](self.draws[k, place], BURN_IN + place)
-            if found is None:
+            draw = len(errors) * self.draws.shape[1] // MOST_AUDITS
+            audited = auditors[k](self.draws[k, draw], BURN_IN + draw)
+            if audited is None:
                 return math.nan
-            errors.append(found["audit_acceptance_error"])
-            noises.append(found["audit_acceptance_noise"])
+            errors.append(audited["audit_acceptance_error"])
+            noises.append(audited["audit_acceptance_noise"])
         self.counted_seconds += self.audits.seconds(len(errors))
         off = max(float(distance(np.array(errors), np.array(noises)).mean()), 0.0)
         return off * self.draws[..., 0].size / self.ess
@@ -169,14 +169,14 @@ class Trial:
         rows = []
         for chain in self.chains:
             began = time.thread_time()
-            made = make_steps(chain, steps, self.dim, who="a trial run stopped")
+            made_steps = make_steps(chain, steps, self.dim, who="a trial run stopped")
             self.clock_seconds += time.thread_time() - began
-            counted = Counted.of(made.counts)
+            counted = Counted.of(made_steps.counts)
             took = self.price(counted)
             self.seconds = self.seconds + took
             self.counted_seconds = self.counted_seconds + took
             self.touched += counted.touched
-            rows.append(made.draws)
+            rows.append(made_steps.draws)
         self.draws = np.concatenate([self.draws, np.array(rows)], axis=1)
 
     def _forget(self) -> None:
@@ -187,7 +187,7 @@ class Trial:
 
     def _ess(self) -> float:
         """Return the smallest bulk ESS, at least 1; a parameter that never moved counts as 1."""
-        some = self.draws[..., :: math.ceil(self.dim / MOST_PARAMETERS)]
+        parameters = self.draws[..., :: math.ceil(self.dim / MOST_PARAMETERS)]
         with np.errstate(divide="ignore", invalid="ignore"):
-            ess = np.atleast_1d(BULK.of(some))
+            ess = np.atleast_1d(BULK.of(parameters))
         return float(np.nan_to_num(ess, nan=1.0).min(initial=self.draws[..., 0].size).clip(1.0))

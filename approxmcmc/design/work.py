@@ -100,8 +100,8 @@ class AuditSeconds(NamedTuple):
 
     def within(self, seconds: float) -> int:
         """Return how many audits some seconds allow."""
-        one = self.seconds(ENOUGH_AUDITS) / ENOUGH_AUDITS
-        return int(seconds / one)
+        seconds_of_one = self.seconds(ENOUGH_AUDITS) / ENOUGH_AUDITS
+        return int(seconds / seconds_of_one)
 
 
 class Rates(NamedTuple):

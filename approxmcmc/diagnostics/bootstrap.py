@@ -198,8 +198,8 @@ def _directions_of(scatter: np.ndarray, degrees: int, n_coordinates: int) -> flo
     if degrees == 1 or trace == 0.0:
         return 1.0
     unbiased = degrees**2 / ((degrees - 1) * (degrees + 2)) * (square - trace**2 / degrees)
-    found = min(max(trace**2 / unbiased, 1.0), n_coordinates) if unbiased > 0.0 else n_coordinates
-    return float(1.0 + (found - 1.0) * degrees / (degrees + 8))
+    directions = min(max(trace**2 / unbiased, 1.0), n_coordinates) if unbiased > 0.0 else n_coordinates
+    return float(1.0 + (directions - 1.0) * degrees / (degrees + 8))
 
 
 def _shared_variation(scatter: np.ndarray, other: np.ndarray, degrees: int) -> float:
@@ -211,6 +211,6 @@ def _shared_variation(scatter: np.ndarray, other: np.ndarray, degrees: int) -> f
     size = math.sqrt((scatter**2).sum() * (other**2).sum())
     if degrees == 1 or size == 0.0:
         return 0.0
-    found = (scatter * other).sum() / size
-    dependence = min((found - 1 / degrees) / (1 - 1 / degrees), 1.0)
+    variation = (scatter * other).sum() / size
+    dependence = min((variation - 1 / degrees) / (1 - 1 / degrees), 1.0)
     return float(max(dependence - (1 - dependence) / math.sqrt(degrees), 0.0))

@@ -97,13 +97,13 @@ def convergence(posterior: xr.Dataset, *, weighted: bool = False) -> list[Findin
     advice = _advice(r_hat, LEAST_ESS * chains / float(min(values[BULK].min(), values[TAIL].min())), posterior)
     limits = {R_HAT: r_hat_limit(float(values[BULK].min()), chains, len(sample.labels))}
     limits |= dict.fromkeys((BULK, TAIL), float(LEAST_ESS * chains))
-    found = [_judged(measure, each, limits[measure], sample, advice) for measure, each in values.items()]
+    findings = [_judged(measure, each, limits[measure], sample, advice) for measure, each in values.items()]
     if chains == 1:
         sentence = "R-hat was not checked: it compares chains, and there is only one"
-        found.append(Finding("R-hat", "not checked", sentence, "run 4 chains"))
+        findings.append(Finding("R-hat", "not checked", sentence, "run 4 chains"))
     elif not r_hat <= CHAINS_APART:
-        found[0] = found[0]._replace(verdict="failure")
-    return found
+        findings[0] = findings[0]._replace(verdict="failure")
+    return findings
 
 
 def r_hat_limit(ess: float, chains: int, parameters: int) -> float:
@@ -167,12 +167,12 @@ def _judged(measure: Statistic, values: np.ndarray, limit: float, sample: Sample
     order = np.argsort(-measure.sign * values)
     worst = float(values[order[0]])
     beyond = ~(measure.sign * values <= measure.sign * limit)
-    told = order[: min(NAMED, max(beyond.sum(), 1))]
-    figures = ", ".join(f"{sample.labels[k]} {values[k]:{measure.digits}}" for k in told)
-    names = ", ".join(sample.labels[k] for k in told)
+    named = order[: min(NAMED, max(beyond.sum(), 1))]
+    figures = ", ".join(f"{sample.labels[k]} {values[k]:{measure.digits}}" for k in named)
+    names = ", ".join(sample.labels[k] for k in named)
     if not beyond.any():
         return Finding(measure.name, "ok", f"worst {measure.name}: {figures}{sample.note}", "", worst, limit, names)
-    more = f" and {beyond.sum() - len(told)} more" if beyond.sum() > len(told) else ""
+    more = f" and {beyond.sum() - len(named)} more" if beyond.sum() > len(named) else ""
     side = f"above {limit:.4g}" if measure is R_HAT else f"below {limit:.0f} ({LEAST_ESS} per chain)"
     sentence = f"{measure.name} is {side} for {beyond.sum()} of {len(values)} parameters: {figures}{more}"
     return Finding(measure.name, "warning", sentence, advice, worst, limit, names + more)
@@ -184,10 +184,10 @@ def _advice(r_hat: float, shortage: float, posterior: xr.Dataset) -> str:
     ESS grows in proportion to the draws, and R-hat - 1 shrinks as fast.
     """
     times = max(2.0, shortage)
-    wanted = times * posterior.sizes["draw"]
-    unit = 10 ** max(int(math.log10(wanted)) - 1, 0)
+    draws_needed = times * posterior.sizes["draw"]
+    unit = 10 ** max(int(math.log10(draws_needed)) - 1, 0)
     by_time = posterior.attrs.get("stopped") == "time_limit"
-    longer = f"run it {times:.2g} times as long" if by_time else f"take draws={math.ceil(wanted / unit) * unit:_}"
+    longer = f"run it {times:.2g} times as long" if by_time else f"take draws={math.ceil(draws_needed / unit) * unit:_}"
     if r_hat <= CHAINS_APART:
         return f"{longer}, or a proposal that mixes better"
     return (
@@ -285,11 +285,11 @@ def effective(posterior: xr.Dataset) -> list[Finding]:
     attrs = posterior.attrs
     if "target_ess" not in attrs:
         return []
-    wanted = float(attrs["target_ess"])
+    target_ess = float(attrs["target_ess"])
     ess = float(attrs["smallest_ess"])
-    told = f"the smallest bulk or tail ESS is {ess:.0f}, of target_ess={wanted:g}"
-    if ess >= wanted:
-        return [Finding("target ESS", "ok", told, "", ess, wanted)]
+    sentence = f"the smallest bulk or tail ESS is {ess:.0f}, of target_ess={target_ess:g}"
+    if ess >= target_ess:
+        return [Finding("target ESS", "ok", sentence, "", ess, target_ess)]
     at_limit = "the limit draws= came first", "raise draws"
     if "most_draws" in attrs:
         at_limit = "the chains started in several modes and hardly leave them, so more draws would not help", ""
@@ -298,5 +298,5 @@ def effective(posterior: xr.Dataset) -> list[Finding]:
         "time_limit": ("the time limit came first", "give it more time"),
         "interrupt": ("the run was interrupted", ""),
     }.get(attrs["stopped"], ("the run failed", ""))
-    times = f" ({wanted / ess:.2g} times as much)" if more and ess > 0.0 else ""
-    return [Finding("target ESS", "warning", f"{told}: {cause}", f"{more}{times}", ess, wanted)]
+    times = f" ({target_ess / ess:.2g} times as much)" if more and ess > 0.0 else ""
+    return [Finding("target ESS", "warning", f"{sentence}: {cause}", f"{more}{times}", ess, target_ess)]

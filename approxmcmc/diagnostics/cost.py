@@ -121,11 +121,11 @@ def _totals(trace: xr.DataTree) -> dict[str, Any]:
     unknown = np.full(stats.sizes["chain"], np.nan)
     totals: dict[str, Any] = {"draws": np.full(stats.sizes["chain"], stats.sizes["draw"])}
     for name in (*_COUNTS, "acceptance_rate", "accepted", "perf_counter_diff"):
-        found = sums(trace, name)
-        totals[name] = unknown if found is None else found
+        sums_of_stats = sums(trace, name)
+        totals[name] = unknown if sums_of_stats is None else sums_of_stats
     for name, column in (("perf_counter_diff", "seconds"), *((name, name) for name in _TUNING)):
-        found = tuning_totals(trace, name)
-        totals[f"tuning_{column}"] = unknown if found is None else found
+        sums_of_stats = tuning_totals(trace, name)
+        totals[f"tuning_{column}"] = unknown if sums_of_stats is None else sums_of_stats
     return totals
 
 

@@ -100,5 +100,5 @@ def drift(attrs: Mapping[str, Any]) -> list[Finding]:
     """Return the findings on the blocks that a trace was updated with: those that do not fit, and the last one."""
     records = json.loads(attrs.get(ATTRIBUTE, "[]"))
     tested = [(record["block"], record["fit"]) for record in records if record.get("fit")]
-    found = [finding_of_fit(block, fit) for block, fit in tested]
-    return [finding for k, finding in enumerate(found) if finding.fires or k == len(found) - 1]
+    findings = [finding_of_fit(block, fit) for block, fit in tested]
+    return [finding for k, finding in enumerate(findings) if finding.fires or k == len(findings) - 1]

@@ -80,19 +80,19 @@ def evaluate(name: str, function: Estimand, trace: xr.DataTree, dims: tuple[str,
     dims
         Order of the dims other than chain and draw. None, or if the result has other dims: the order of the result.
     """
-    found = function(group(trace, "posterior"))
-    if not isinstance(found, xr.DataArray) or not {"chain", "draw"} <= set(found.dims):
-        shown = f"dims {found.dims}" if isinstance(found, xr.DataArray) else f"a {type(found).__name__}"
+    estimates = function(group(trace, "posterior"))
+    if not isinstance(estimates, xr.DataArray) or not {"chain", "draw"} <= set(estimates.dims):
+        shown = f"dims {estimates.dims}" if isinstance(estimates, xr.DataArray) else f"a {type(estimates).__name__}"
         raise InvalidInputError(
             f"The estimand {name!r} needs to return a DataArray with the dims 'chain' and 'draw'; found {shown}. "
             "Average only over other dims; the mean over draws is computed later."
         )
-    extra = tuple(str(dim) for dim in found.dims if dim not in {"chain", "draw"})
+    extra = tuple(str(dim) for dim in estimates.dims if dim not in {"chain", "draw"})
     extra = dims if dims is not None and set(dims) == set(extra) else extra
-    found = found.transpose("chain", "draw", *extra)
-    ticks = [np.asarray(found[dim]).tolist() for dim in extra]  # 0, 1, ... for a dim without labels
+    estimates = estimates.transpose("chain", "draw", *extra)
+    ticks = [np.asarray(estimates[dim]).tolist() for dim in extra]  # 0, 1, ... for a dim without labels
     labels = tuple(f"{name}[{', '.join(map(str, tick))}]" for tick in itertools.product(*ticks)) if extra else (name,)
-    values = np.asarray(found, dtype=np.float64).reshape(found.sizes["chain"], found.sizes["draw"], -1)
+    values = np.asarray(estimates, dtype=np.float64).reshape(estimates.sizes["chain"], estimates.sizes["draw"], -1)
     return Values(values, Layout(labels, extra))
 
 
@@ -136,13 +136,13 @@ def evaluate_reference(name: str, function: Estimand, reference: xr.DataTree, li
 def _matched(name: str, function: Estimand, reference: xr.DataTree, like: Layout) -> np.ndarray:
     """Return the values of an estimand of a reference, (chain, draw, coordinate), in the order of `like`."""
     try:
-        found = evaluate(name, function, reference, like.dims)
+        values = evaluate(name, function, reference, like.dims)
     except (KeyError, AttributeError) as error:
         raise GoldStandardError(
             f"The estimand {name!r} needs a variable that the reference lacks ({error}); it holds "
             f"{sorted(map(str, reference['posterior'].data_vars))}. Compare with a reference of the same model."
         ) from error
-    labels = found.layout.labels
+    labels = values.layout.labels
     if labels != like.labels and sorted(labels) != sorted(like.labels):
         missing = [label for label in like.labels if label not in set(labels)]
         surplus = [label for label in labels if label not in set(like.labels)]
@@ -152,7 +152,7 @@ def _matched(name: str, function: Estimand, reference: xr.DataTree, like: Layout
             "Traces and reference need the same shapes and the same coordinate labels."
         )
     position = {label: k for k, label in enumerate(labels)}
-    return found.values[..., [position[label] for label in like.labels]]
+    return values.values[..., [position[label] for label in like.labels]]
 
 
 def _of_moments(name: str, function: Estimand, reference: xr.DataTree, like: Layout) -> Reference:

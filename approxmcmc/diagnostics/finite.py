@@ -31,7 +31,7 @@ def not_finite(posterior: xr.Dataset) -> str:
     >>> not_finite(draws.to_dataset())
     'mu has 2 draws that are not finite (first NaN in chain 1, draw 3)'
     """
-    found: list[str] = []
+    sentences: list[str] = []
     for variable in _floats(posterior):
         extra = [dim for dim in variable.dims if dim not in ("chain", "draw")]
         ordered = variable.transpose("chain", "draw", *extra)
@@ -45,9 +45,9 @@ def not_finite(posterior: xr.Dataset) -> str:
             number = int(bad[..., k].sum())
             value = "NaN" if np.isnan(values[chain, draw, k]) else f"{values[chain, draw, k]}"
             draws = "1 draw that is" if number == 1 else f"{number} draws that are"
-            found.append(f"{label} has {draws} not finite (first {value} in chain {chains[chain]}, draw {draw})")
-    more = f"; {len(found) - NAMED} more parameters" if len(found) > NAMED else ""
-    return "; ".join(found[:NAMED]) + more
+            sentences.append(f"{label} has {draws} not finite (first {value} in chain {chains[chain]}, draw {draw})")
+    more = f"; {len(sentences) - NAMED} more parameters" if len(sentences) > NAMED else ""
+    return "; ".join(sentences[:NAMED]) + more
 
 
 def _floats(posterior: xr.Dataset) -> list[xr.DataArray]:

@@ -152,15 +152,15 @@ def further_runs(posterior: xr.Dataset, *, others_fail: bool) -> list[Finding]:
     sentence = "; ".join(_described(k, run) for k, run in enumerate(runs))
     if others_fail:
         sentence = f"{len(runs)} runs were made, and none passed all checks: {sentence}. Run {kept} is kept"
-        found = [Finding(NAME, "warning", sentence, "", len(runs))]
+        findings = [Finding(NAME, "warning", sentence, "", len(runs))]
     else:
-        found = [Finding(NAME, "ok", f"{len(runs)} runs were made: {sentence}. Run {kept} is kept", "", len(runs))]
+        findings = [Finding(NAME, "ok", f"{len(runs)} runs were made: {sentence}. Run {kept} is kept", "", len(runs))]
     places = [(k, place) for k, run in enumerate(runs) for place in run.get("not_reached", []) if _counts(place)]
     if places:
         sentence = "; ".join(_place(k, place) for k, place in places)
         sentence = f"earlier chains stayed in places that no draw of this run has reached: {sentence}"
-        found.append(Finding("places not reached", "warning", sentence, ADVICE_ON_MODES, len(places), 0.0))
-    return found
+        findings.append(Finding("places not reached", "warning", sentence, ADVICE_ON_MODES, len(places), 0.0))
+    return findings
 
 
 def _counts(place: Mapping[str, Any]) -> bool:

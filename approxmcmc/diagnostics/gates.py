@@ -101,8 +101,8 @@ def gates(stats: xr.Dataset) -> list[Gate]:
     level 95 %; the intervals of sign score and energy drift reach three standard errors to both sides; the interval of
     heavy terms is the one of Clopper and Pearson.
     """
-    found = (*_of_the_test(stats), *_of_the_draws(stats), _heavy_terms(stats), _too_few(stats))
-    return [gate for gate in found if gate is not None]
+    findings = (*_of_the_test(stats), *_of_the_draws(stats), _heavy_terms(stats), _too_few(stats))
+    return [gate for gate in findings if gate is not None]
 
 
 def distance(error: np.ndarray, noise: np.ndarray) -> np.ndarray:
@@ -182,14 +182,14 @@ def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
     score = mean_of_audits(alpha * np.sign(log_ratio))
     # A step of probability 0 may lead to a density of 0.
     drift = mean_of_audits(alpha * np.where(alpha == 0.0, 0.0, change))
-    found = []
+    findings = []
     for name, mean, limit, says in (
         ("sign_score", score, 0.0, "the sign score of exact steps from the draws is"),
         ("energy_drift", drift, LARGEST_DRIFT, "one exact step changes the draws' log density by"),
     ):
         margin = STANDARD_ERRORS * mean.error
         off = abs(mean.value) > max(limit, margin)
-        found.append(
+        findings.append(
             Gate(
                 name,
                 mean.value,
@@ -202,7 +202,7 @@ def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
                 SAMPLE_BETTER,
             )
         )
-    return tuple(found)
+    return tuple(findings)
 
 
 def _heavy_terms(stats: xr.Dataset) -> Gate | None:
@@ -282,7 +282,7 @@ def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], ste
         Number of steps of all chains together.
     """
     error = next((gate for gate in gates if gate.name == "acceptance_error"), None)
-    ess = next((found.value for found in convergence if found.check == "bulk ESS"), math.nan)
+    ess = next((finding.value for finding in convergence if finding.check == "bulk ESS"), math.nan)
     if error is None or not ess > 0.0 or not math.isfinite(error.lower):
         return []
     memory = steps / ess

@@ -63,10 +63,10 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
         cause = "the step size of its trajectories collapsed during tuning, or the start is far off"
     # A discrete posterior may put all its mass on one state; a continuous one cannot.
     continuous = any(variable.dtype.kind == "f" for variable in posterior.values())
-    found = []
+    findings = []
     if stuck := labels[moves == 0.0].tolist():
         sentence = f"chain(s) {stuck} never moved in {draws} draws: {cause}"
-        found.append(
+        findings.append(
             Finding(
                 "movement", "failure" if continuous else "warning", sentence, advice, 0.0, HARDLY_ANY, _named(stuck)
             )
@@ -74,10 +74,10 @@ def movement(posterior: xr.Dataset) -> list[Finding]:
     if slow := labels[(moves > 0.0) & (moves < HARDLY_ANY)].tolist() if continuous else []:
         least = float(moves[moves > 0.0].min())
         sentence = f"chain(s) {slow} hardly moved: at the slowest in {least:.2%} of {draws} draws"
-        found.append(Finding("movement", "warning", sentence, advice, least, HARDLY_ANY, _named(slow)))
+        findings.append(Finding("movement", "warning", sentence, advice, least, HARDLY_ANY, _named(slow)))
     least = float(moves.min())
     passed = Finding("movement", "ok", f"the slowest chain moved in {least:.0%} of its draws", "", least, HARDLY_ANY)
-    return found or [passed]
+    return findings or [passed]
 
 
 def _advice_for_nuts(attrs: Mapping[str, Any]) -> str:
@@ -140,12 +140,12 @@ def trajectories(stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding
     A divergence is a trajectory with an energy error above 1000: the step size is too large for the curvature there,
     and the draws may miss the region (Betancourt 2017). One divergence is enough to warn.
     """
-    found = []
+    findings = []
     if "diverging" in stats:
-        found.append(_divergences(stats["diverging"], settings))
+        findings.append(_divergences(stats["diverging"], settings))
     if "reached_max_treedepth" in stats:
-        found.append(_cut_short(stats["reached_max_treedepth"]))
-    return found
+        findings.append(_cut_short(stats["reached_max_treedepth"]))
+    return findings
 
 
 def _divergences(diverging: xr.DataArray, settings: Mapping[str, Any]) -> Finding:

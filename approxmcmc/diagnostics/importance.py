@@ -122,9 +122,9 @@ def importance_estimates(trace: xr.DataTree, estimands: Any = None) -> xr.Datase
 
 def pareto_finding(stats: xr.Dataset) -> Finding:
     """Check the weights of a run of `importance_sampling` by their Pareto k."""
-    found = importance_diagnostics(np.asarray(stats["log_weight"]).ravel())
-    k = found["pareto_k"]
-    effective = found["ess"]
+    pareto = importance_diagnostics(np.asarray(stats["log_weight"]).ravel())
+    k = pareto["pareto_k"]
+    effective = pareto["ess"]
     if math.isnan(k):
         sentence = f"Pareto k was not checked: fewer than {FEWEST_WEIGHTS} different weights, or equal ones in the tail"
         return Finding("Pareto k", "not checked", sentence, limit=LARGEST_PARETO_K)
@@ -227,10 +227,10 @@ def _bounds(t: float, kl: float, tail: Callable[[float], float], delta: float) -
 
 
 def _plug_in(log_weights: np.ndarray) -> tuple[float, Callable[[float], float]]:
-    found = importance_diagnostics(log_weights)
-    log_rho = log_weights - found["log_normalizer"]
+    pareto = importance_diagnostics(log_weights)
+    log_rho = log_weights - pareto["log_normalizer"]
     shares = np.exp(log_rho) / len(log_rho)
-    return max(found["kl"], 0.0), lambda s: float(shares[log_rho > s].sum())
+    return max(pareto["kl"], 0.0), lambda s: float(shares[log_rho > s].sum())
 
 
 def _pareto_k(log_weights: np.ndarray) -> float:

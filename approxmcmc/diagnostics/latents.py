@@ -133,12 +133,12 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
     if source is None or source.latents_wanted is None:
         return trace
     posterior = trace["posterior"].to_dataset()
-    wanted = source.latents_wanted
+    request = source.latents_wanted
     n_numbers = len(source.group_labels) * posterior.sizes["chain"] * posterior.sizes["draw"]
     rng = np.random.default_rng([SEED, zlib.crc32(str(posterior.attrs.get("seed")).encode())])
     is_news = False
     try:
-        if isinstance(wanted, str) and wanted == "auto":
+        if isinstance(request, str) and request == "auto":
             if n_numbers <= MOST_NUMBERS:
                 everywhere = np.arange(len(source.group_labels))
                 drawn = _drawn(trace, plain, source, everywhere, rng, [])
@@ -146,12 +146,12 @@ def with_latents(trace: xr.DataTree, target: Target) -> xr.DataTree:
                 return trace
             is_news = True
             where = f"not drawn: {n_numbers} numbers are above {MOST_NUMBERS:.0e}; {ADVICE}"
-        elif isinstance(wanted, str):
-            where = f"all groups are in {wanted}"
+        elif isinstance(request, str):
+            where = f"all groups are in {request}"
             write_latents(trace, plain)
         else:
             where = "the groups asked for are in the group latents of the trace"
-            trace["latents"] = xr.DataTree(latents(trace, plain, wanted, random_seed=rng))
+            trace["latents"] = xr.DataTree(latents(trace, plain, request, random_seed=rng))
     except KeyboardInterrupt:
         is_news = True
         where = f"not drawn: interrupted; {ADVICE}"
@@ -190,8 +190,8 @@ def write_latents(trace: xr.DataTree, target: Target) -> None:
     chunks = {"chain": sizes["chain"], "draw": step, source.group_dim: -(-n_groups // -(-n_groups // CHUNK))}
     with whole_folder(Path(source.latents_wanted)) as unfinished:
         for lo in range(0, max(1, sizes["draw"]), step):
-            some = xr.DataTree.from_dict({"posterior": posterior.isel(draw=slice(lo, lo + step))})
-            drawn = _drawn(some, target, source, places, rng, names).astype(np.float32)
+            piece = xr.DataTree.from_dict({"posterior": posterior.isel(draw=slice(lo, lo + step))})
+            drawn = _drawn(piece, target, source, places, rng, names).astype(np.float32)
             if lo == 0:
                 codecs = {"compressors": [Crc32cCodec()]}
                 encoding: dict[Any, dict[str, Any]] = {name: dict(codecs) for name in drawn.variables}
@@ -214,15 +214,16 @@ def with_folder(trace: xr.DataTree, target: Target) -> xr.DataTree:
         When chunks are missing, because xarray reads them as NaN.
     """
     source = _source(target.plain)
-    wanted = None if source is None else source.latents_wanted
-    if not isinstance(wanted, str) or wanted == "auto":
+    latents = None if source is None else source.latents_wanted
+    if not isinstance(latents, str) or latents == "auto":
         return trace
-    lost = _lost_chunks(Path(wanted)) if os.path.lexists(wanted) else []
+    lost = _lost_chunks(Path(latents)) if os.path.lexists(latents) else []
     if lost:
         warn(
-            f"{wanted} is written again: chunks of {', '.join(lost)} are missing, which would read as NaN", CacheWarning
+            f"{latents} is written again: chunks of {', '.join(lost)} are missing, which would read as NaN",
+            CacheWarning,
         )
-    if lost or not os.path.lexists(wanted):
+    if lost or not os.path.lexists(latents):
         write_latents(trace, target.plain)
     return trace
 
@@ -252,17 +253,19 @@ def refuse_folder(target: Target) -> None:
         When the folder was not written by a run of this target.
     """
     source = _source(target.plain)
-    wanted = None if source is None else source.latents_wanted
-    if not isinstance(wanted, str) or wanted == "auto" or not os.path.lexists(wanted):
+    latents = None if source is None else source.latents_wanted
+    if not isinstance(latents, str) or latents == "auto" or not os.path.lexists(latents):
         return
     try:
-        with xr.open_zarr(wanted, consolidated=False) as earlier:
+        with xr.open_zarr(latents, consolidated=False) as earlier:
             owner = earlier.attrs.get(OWNER)
     except Exception:  # zarr and xarray raise errors of many kinds at other files
         owner = None
     if owner is None or owner != target.plain.content_hash():
         whose = "was not written by a run of this library" if owner is None else "holds the effects of another model"
-        raise InvalidInputError(f"latents={wanted!r} {whose}, so it is not replaced; remove it, or name another folder")
+        raise InvalidInputError(
+            f"latents={latents!r} {whose}, so it is not replaced; remove it, or name another folder"
+        )
 
 
 def _source(target: Target) -> LatentTarget | None:
@@ -275,12 +278,12 @@ def _places(target: LatentTarget, groups: Any) -> np.ndarray:
     labels = target.group_labels
     if groups is None:
         return np.arange(len(labels))
-    known = {label: place for place, label in enumerate(labels.tolist())}
+    place_of = {label: position for position, label in enumerate(labels.tolist())}
     is_one = isinstance(groups, (str, tuple)) or not np.iterable(groups)
-    wanted = as_labels([groups] if is_one else groups).tolist()
-    unknown = [label for label in wanted if label not in known]
+    wanted_labels = as_labels([groups] if is_one else groups).tolist()
+    unknown = [label for label in wanted_labels if label not in place_of]
     if unknown:
         raise InvalidInputError(
             f"latents: groups needs labels of the {len(labels)} groups of {target!r}; found {unknown[:5]}"
         )
-    return np.array([known[label] for label in wanted], dtype=np.int64)
+    return np.array([place_of[label] for label in wanted_labels], dtype=np.int64)

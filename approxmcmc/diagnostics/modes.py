@@ -60,7 +60,7 @@ def modes(posterior: xr.Dataset, mixing: Iterable[Finding]) -> list[Finding]:
 
     `mixing` are the findings of `convergence`: whether the chains agree.
     """
-    if not any(one.dtype.kind == "f" for one in posterior.values()):
+    if not any(variable.dtype.kind == "f" for variable in posterior.values()):
         return []
     record = json.loads(posterior.attrs.get("modes", "{}"))
     if record.get("proof"):

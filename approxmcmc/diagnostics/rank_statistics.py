@@ -51,8 +51,8 @@ def _normal_scores(halves: np.ndarray) -> np.ndarray:
     size = halves[0].size
     ranks = np.empty_like(halves)
     for values, out in zip(halves, ranks, strict=True):
-        _, place, times = np.unique(values, return_inverse=True, return_counts=True)
-        out[:] = (np.cumsum(times) - 0.5 * (times - 1))[place].reshape(out.shape)
+        _, rank, times = np.unique(values, return_inverse=True, return_counts=True)
+        out[:] = (np.cumsum(times) - 0.5 * (times - 1))[rank].reshape(out.shape)
     return np.where(np.isnan(halves), np.nan, ndtri((ranks - 3 / 8) / (size - 2 * (3 / 8) + 1)))
 
 
@@ -66,8 +66,8 @@ def _ratio(z: np.ndarray) -> np.ndarray:
 def _effective(z: np.ndarray) -> np.ndarray:
     """Return the effective sample size of each parameter; the number of draws if all draws are equal."""
     size = z[0].size
-    found = np.array([size / max(_time(rho), 1 / np.log10(size)) for rho in _autocorrelations(z)])
-    return np.where(np.ptp(z, axis=(1, 2)) < np.finfo(np.float64).resolution, float(size), found)
+    sizes = np.array([size / max(_time(rho), 1 / np.log10(size)) for rho in _autocorrelations(z)])
+    return np.where(np.ptp(z, axis=(1, 2)) < np.finfo(np.float64).resolution, float(size), sizes)
 
 
 def _autocorrelations(z: np.ndarray) -> np.ndarray:

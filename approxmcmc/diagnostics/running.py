@@ -125,17 +125,17 @@ def running_means(
     layout: Layout | None = None
     means: list[np.ndarray] = []
     for trace in traces:
-        found = evaluate(name, function, trace, layout.dims if layout else None)
-        if layout is not None and found.layout.labels != layout.labels:
+        estimates = evaluate(name, function, trace, layout.dims if layout else None)
+        if layout is not None and estimates.layout.labels != layout.labels:
             raise InvalidInputError(
                 f"The estimand {name!r} needs the same coordinates in every trace; found {len(layout.labels)} in the "
-                f"first and {len(found.layout.labels)} in another, or other labels. Compare runs of one model."
+                f"first and {len(estimates.layout.labels)} in another, or other labels. Compare runs of one model."
             )
-        layout = found.layout
+        layout = estimates.layout
         weights = weights_of(trace)
         # An infinite draw makes a mean as unknown as one that is NaN.
-        known = np.isfinite(found.values)
-        all_values = found.values if known.all() else np.where(known, found.values, np.nan)
+        is_finite = np.isfinite(estimates.values)
+        all_values = estimates.values if is_finite.all() else np.where(is_finite, estimates.values, np.nan)
         for chain, values in enumerate(all_values):
             means.append(_running_mean(values, clocks[len(means)], grid, None if weights is None else weights[chain]))
     if layout is None:

@@ -99,9 +99,9 @@ def plot_bias(
         plot.add("line", draw.line_xy, {"drift": line}, ["color"])
     if "bias" in names:
         bias = _in_sds(table.sel(estimand=shown), "bias")
-        place = xr.DataArray(np.arange(float(len(shown))), dims="estimand")
-        plot.add("interval", draw.ci_line_y, {"bias": stack("plot_axis", x=place, **_limits(bias))}, color="C0")
-        plot.add("point", draw.scatter_xy, {"bias": stack("plot_axis", x=place, y=bias["value"])}, color="C0")
+        positions = xr.DataArray(np.arange(float(len(shown))), dims="estimand")
+        plot.add("interval", draw.ci_line_y, {"bias": stack("plot_axis", x=positions, **_limits(bias))}, color="C0")
+        plot.add("point", draw.scatter_xy, {"bias": stack("plot_axis", x=positions, y=bias["value"])}, color="C0")
     _axes(plot, names, shown, last=float(table["step"].max()))
     plot.name_axes(labeller, x=None, y="posterior standard deviations")
     if drifts and len(drifting) > 1:
@@ -119,21 +119,21 @@ def _table(data: Any) -> xr.Dataset:
 
 def _chosen(table: xr.Dataset, coords: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Return the estimands to show in the panel of biases, and in that of drifts; those named in `coords` in both."""
-    known = [str(name) for name in table["estimand"].values]
+    names = [str(name) for name in table["estimand"].values]
     if "estimand" in coords:
-        wanted = [coords["estimand"]] if isinstance(coords["estimand"], str) else [str(x) for x in coords["estimand"]]
-        if unknown := [name for name in wanted if name not in known]:
-            raise InvalidInputError(f"`plot_bias` knows the estimands {known}; found {unknown} in coords")
-        return wanted, wanted
+        chosen = [coords["estimand"]] if isinstance(coords["estimand"], str) else [str(x) for x in coords["estimand"]]
+        if unknown := [name for name in chosen if name not in names]:
+            raise InvalidInputError(f"`plot_bias` knows the estimands {names}; found {unknown} in coords")
+        return chosen, chosen
     order = np.argsort(-np.abs((table["bias"] / table["posterior_sd"]).values), kind="stable")
-    return known, [known[k] for k in order[:DRAWN]]
+    return names, [names[k] for k in order[:DRAWN]]
 
 
 def _in_sds(table: xr.Dataset, name: str) -> xr.Dataset:
     """Return the variables value, lower and upper of a result, in posterior standard deviations; NaN if unknown."""
-    found = table[[name, f"{name}_lower", f"{name}_upper"]] / table["posterior_sd"]
-    known = np.isfinite(found[f"{name}_upper"])
-    return found.where(known).rename({name: "value", f"{name}_lower": "lower", f"{name}_upper": "upper"})
+    in_sds = table[[name, f"{name}_lower", f"{name}_upper"]] / table["posterior_sd"]
+    is_bounded = np.isfinite(in_sds[f"{name}_upper"])
+    return in_sds.where(is_bounded).rename({name: "value", f"{name}_lower": "lower", f"{name}_upper": "upper"})
 
 
 def _limits(figure: xr.Dataset) -> dict[str, xr.DataArray]:

@@ -73,17 +73,20 @@ def plot_bound(
     panel = lines.isel({knob: 0}, drop=True).reset_coords(drop=True) if bounds else xr.DataArray(0.0)
     plot.on(xr.Dataset({PANEL: panel}), (7.0, 4.2), pc_kwargs)
     x = xr.DataArray(table[knob].values, dims=knob)
-    one = xr.DataArray(np.ones(table.sizes[knob]), dims=knob)
+    ones = xr.DataArray(np.ones(table.sizes[knob]), dims=knob)
     lines = lines.drop_vars(knob)
-    found = table[["distance", "distance_lower", "distance_upper"]].reset_coords(drop=True).drop_vars(knob)
-    distance = found["distance"].where(found["distance"] > 0.0)
-    floor = _floor(distance, found["distance_upper"], lines)
-    ends = {"y_bottom": found["distance_lower"].clip(min=floor), "y_top": found["distance_upper"].clip(min=floor)}
+    distances = table[["distance", "distance_lower", "distance_upper"]].reset_coords(drop=True).drop_vars(knob)
+    distance = distances["distance"].where(distances["distance"] > 0.0)
+    floor = _floor(distance, distances["distance_upper"], lines)
+    ends = {
+        "y_bottom": distances["distance_lower"].clip(min=floor),
+        "y_top": distances["distance_upper"].clip(min=floor),
+    }
     if bounds:
         plot.add("bound", draw.line_xy, {PANEL: stack("plot_axis", x=x, y=lines)}, plot.collection.aes_set, alpha=0.9)
     plot.add("interval", draw.ci_line_y, {PANEL: stack("plot_axis", x=x, **ends)}, color="C0")
     plot.add("distance", draw.scatter_xy, {PANEL: stack("plot_axis", x=x, y=distance)}, color="C0")
-    plot.add("vacuous", draw.line_xy, {PANEL: stack("plot_axis", x=x, y=one)}, color="gray", alpha=0.5)
+    plot.add("vacuous", draw.line_xy, {PANEL: stack("plot_axis", x=x, y=ones)}, color="gray", alpha=0.5)
     plot.set("yscale", draw.set_yscale, scale="log")
     if bounds:
         plot.add_legend("bound")
@@ -105,13 +108,13 @@ def _table(data: Any) -> tuple[xr.Dataset, str]:
 
 def _lines(table: xr.Dataset, knob: str, names: Sequence[str] | None) -> xr.DataArray:
     """Return the wanted bounds that exist, with their labels in the names; dims (bound, knob)."""
-    known = [str(name) for name in table["bound"].to_numpy()]
-    unknown = [name for name in names or () if name not in known]
+    bounds = [str(name) for name in table["bound"].to_numpy()]
+    unknown = [name for name in names or () if name not in bounds]
     if unknown:
-        raise InvalidInputError(f"`plot_bound` knows the bounds {known}, found {unknown} in var_names.")
-    wanted = list(names) if names is not None else ["b1", "b2", "b3", "b4", "b5", "b3_delta_max", "b5_delta_max"]
+        raise InvalidInputError(f"`plot_bound` knows the bounds {bounds}, found {unknown} in var_names.")
+    shown = list(names) if names is not None else ["b1", "b2", "b3", "b4", "b5", "b3_delta_max", "b5_delta_max"]
     exists = table["value"].notnull().any(knob)
-    kept = [name for name in wanted if bool(exists.sel(bound=name))]
+    kept = [name for name in shown if bool(exists.sel(bound=name))]
     values = table["value"].sel(bound=kept)
     titles = [f"{name} ({_worth(table['label'].sel(bound=name).to_numpy())})" for name in kept]
     values = values.where(values > 1e-9)
@@ -126,9 +129,9 @@ def _floor(*drawn: xr.DataArray) -> float:
 
 
 def _worth(labels: np.ndarray) -> str:
-    found = [str(label) for label in dict.fromkeys(labels.tolist()) if label != "not applicable"]
-    if found == ["vacuous"] or len(found) == 1:
-        return found[0]
+    classes = [str(label) for label in dict.fromkeys(labels.tolist()) if label != "not applicable"]
+    if classes == ["vacuous"] or len(classes) == 1:
+        return classes[0]
     return ", ".join(
-        [word for word in found if word != "vacuous"] + (["vacuous from 1 on"] if "vacuous" in found else [])
+        [word for word in classes if word != "vacuous"] + (["vacuous from 1 on"] if "vacuous" in classes else [])
     )

@@ -167,6 +167,6 @@ def _points(table: xr.Dataset, name: str) -> xr.DataArray:
 
 def _bars(table: xr.Dataset, name: str) -> xr.DataArray:
     lower, upper = _LIMITS[name]
-    known = table[lower].notnull()
-    parts = [table["epsilon"].where(known), table[lower], table[upper]]
+    has_interval = table[lower].notnull()
+    parts = [table["epsilon"].where(has_interval), table[lower], table[upper]]
     return xr.concat(parts, dim=xr.Variable("plot_axis", ["x", "y_bottom", "y_top"]), coords="minimal").rename(None)

@@ -127,11 +127,11 @@ def _table(
             f"{f' and no {sorted(missing)}' if missing else ''} in {len(by_sampler)} curves."
         )
     (axis,) = axes
-    wanted = [name + suffix for name in names for suffix in ("", "_lower", "_upper")]
+    columns = [name + suffix for name in names for suffix in ("", "_lower", "_upper")]
     pieces = []
     for curves in by_sampler.values():
         points = np.arange(curves.sizes[axis])
-        piece = curves[wanted].rename({axis: "point"}).drop_vars("point").assign_coords(point=points)
+        piece = curves[columns].rename({axis: "point"}).drop_vars("point").assign_coords(point=points)
         pieces.append(piece.assign(x=("point", np.asarray(curves[axis]))))
     # Estimands keep their order in the first curve; a shorter grid is filled with NaN.
     table = xr.concat(pieces, dim=xr.Variable("sampler", list(by_sampler)), join="outer", coords="minimal")

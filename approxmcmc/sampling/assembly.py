@@ -103,12 +103,12 @@ def _search(
     for _ in range(TRIES):
         densities = program.log_densities(points[pending])
         evaluated += len(pending)
-        found = np.isfinite(densities)
-        if found.all():
+        is_finite = np.isfinite(densities)
+        if is_finite.all():
             return points, evaluated
-        worst = points[pending][~found][-1]
-        last = densities[~found][-1]
-        pending = pending[~found]
+        worst = points[pending][~is_finite][-1]
+        last = densities[~is_finite][-1]
+        pending = pending[~is_finite]
         for k in pending:
             points[k] = draw_start(rngs[int(k)])
     raise NotFiniteError(
@@ -145,10 +145,10 @@ def _from_mapping(values: Mapping[str, Any], variables: Variables) -> np.ndarray
         wrong = f"{sorted(unknown)} are unknown" if unknown else f"{sorted(missing)} are missing"
         raise InvalidInputError(f"initvals need the variables {sorted(variables.shapes)}; {wrong}")
     for name, shape in variables.shapes.items():
-        found = _numbers(values[name], f"initvals of {name}").shape
-        if found != shape:
+        shape_given = _numbers(values[name], f"initvals of {name}").shape
+        if shape_given != shape:
             raise InvalidInputError(
-                f"initvals of {name} need shape {shape}, found {found}; to start each chain elsewhere, give a "
+                f"initvals of {name} need shape {shape}, found {shape_given}; to start each chain elsewhere, give a "
                 "list of dicts"
             )
     return variables.pack(values)
@@ -219,10 +219,10 @@ def make_steps(chain: Chain, n: int, dim: int, *, thin: int = 1, who: str) -> St
     """
     counts = np.empty((n, len(COUNT_NAMES)), np.int64)
     values = np.empty((n, len(VALUE_NAMES)))
-    made = Steps(np.empty((n, dim)), counts, values)
-    if chain.advance(n * thin, thin, *made) < n * thin:
+    recorded = Steps(np.empty((n, dim)), counts, values)
+    if chain.advance(n * thin, thin, *recorded) < n * thin:
         raise NotFiniteError(f"{who}: {chain.explain_failure()}")
-    return made
+    return recorded
 
 
 def assemble(

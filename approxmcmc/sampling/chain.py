@@ -315,11 +315,11 @@ class WatchedChain(CompiledChain):
             begun = int(self.unfinished.steps[0])
             checks = int(clock.steps[0] - begun).bit_length()  # at the last draw
             draws_until_check = math.ceil(((1 << checks) - (clock.steps[0] - begun)) / thin)
-            wanted = min(steps - made, draws_until_check * thin - begun)
-            done = super().advance(wanted, thin, draws[rows:], counts[rows:], values[rows:])
+            until_check = min(steps - made, draws_until_check * thin - begun)
+            done = super().advance(until_check, thin, draws[rows:], counts[rows:], values[rows:])
             made += done
             rows += (begun + done) // thin
-            if done < wanted:
+            if done < until_check:
                 return made
             is_due = self.unfinished.steps[0] == 0 and int(clock.steps[0]).bit_length() > checks
             if is_due and not self.watch(self.begun_at, self.state.theta, counts[rows - 1]):

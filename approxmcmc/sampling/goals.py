@@ -157,14 +157,14 @@ class ThinnedDraws(_Looks):
     def __init__(
         self,
         draws: int,
-        wanted: float,
+        goal: float,
         smallest_ess: Callable[[np.ndarray, float], float],
         agree: Callable[[np.ndarray], bool] = lambda draws: True,
         most: int = MOST_THINNING,
         affordable: float = math.inf,
     ) -> None:
         self.draws = draws
-        self.wanted = wanted
+        self.wanted = goal
         self.smallest_ess = smallest_ess
         self.agree = agree
         self.most_thinning = most

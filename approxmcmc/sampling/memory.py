@@ -39,16 +39,16 @@ def restore(memory: Mapping[str, Any], remembered: Mapping[str, Any]) -> None:
     """
     if other := memory.keys() ^ remembered.keys():
         raise _does_not_fit(f"{sorted(other)} occur in only one of the two")
-    for name, here in memory.items():
+    for name, own in memory.items():
         there = remembered[name]
-        if not isinstance(here, np.ndarray):
-            if not np.array_equal(here, there, equal_nan=True):
-                raise _does_not_fit(f"{name} was {there!r} and is {here!r}")
-        elif np.size(there) != here.size:
-            raise _does_not_fit(f"{name} had {np.size(there)} entries and has {here.size}")
-    for name, here in memory.items():
-        if isinstance(here, np.ndarray):
-            here[...] = np.reshape(remembered[name], here.shape)
+        if not isinstance(own, np.ndarray):
+            if not np.array_equal(own, there, equal_nan=True):
+                raise _does_not_fit(f"{name} was {there!r} and is {own!r}")
+        elif np.size(there) != own.size:
+            raise _does_not_fit(f"{name} had {np.size(there)} entries and has {own.size}")
+    for name, own in memory.items():
+        if isinstance(own, np.ndarray):
+            own[...] = np.reshape(remembered[name], own.shape)
 
 
 def _does_not_fit(reason: str) -> InvalidInputError:

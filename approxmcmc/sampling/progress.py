@@ -135,8 +135,8 @@ class Watch:
         """Return the seconds of the call, and of its stages of at least .1 s."""
         stages = [f"{name} {took:.1f} s" for name, took in self._seconds.items() if took >= 0.1 and name != BEGINNING]
         if compiling >= 0.1:
-            made = f" {kernels} kernel{'' if kernels == 1 else 's'}" if kernels else ""
-            stages.append(f"of these, compiling{made} {compiling:.1f} s")
+            compiled = f" {kernels} kernel{'' if kernels == 1 else 's'}" if kernels else ""
+            stages.append(f"of these, compiling{compiled} {compiling:.1f} s")
         took = time.perf_counter() - self._began
         return f"{took:.1f} s" + (f": {', '.join(stages)}" if stages else "")
 

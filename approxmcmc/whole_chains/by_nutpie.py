@@ -59,9 +59,11 @@ def compile_model(model: Any, names: Sequence[str] | None) -> NutpieModel:
         import nutpie
 
     began = time.perf_counter()
-    made = nutpie.compile_pymc_model(model, var_names=None if names is None else list(names))
-    numbers = {axis: pd.RangeIndex(len(made.coords[axis])) for axis in model.coords}
-    return NutpieModel(dataclasses.replace(made, _coords={**made.coords, **numbers}), time.perf_counter() - began)
+    compiled = nutpie.compile_pymc_model(model, var_names=None if names is None else list(names))
+    numbers = {axis: pd.RangeIndex(len(compiled.coords[axis])) for axis in model.coords}
+    return NutpieModel(
+        dataclasses.replace(compiled, _coords={**compiled.coords, **numbers}), time.perf_counter() - began
+    )
 
 
 class NutpieChain:
@@ -155,9 +157,9 @@ class NutpieChain:
     def replaces(self, other: "NutpieChain") -> None:
         """Take over what a chain has cost that ends and is drawn again."""
         tree = other.draws()
-        made = (tree[name]["n_steps"].sum() for name in ("warmup_sample_stats", "sample_stats"))
+        steps_made = (tree[name]["n_steps"].sum() for name in ("warmup_sample_stats", "sample_stats"))
         self.seconds = other.seconds
-        self.steps_before = other.steps_before + int(sum(made))
+        self.steps_before = other.steps_before + int(sum(steps_made))
 
     def end(self) -> None:
         """Stop the chain's thread."""
@@ -178,8 +180,8 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str | None = None) -> 
     """
     began = time.perf_counter()
     deadline = np.inf if job.seconds is None else limit_clock() + job.seconds
-    wanted = job.draws
-    most = _most(job, compiled, wanted)
+    draws = job.draws
+    most = _most(job, compiled, draws)
     by = adaptation or BY_GRADIENTS
     chains = list[NutpieChain]()
     stopped = ""
@@ -196,18 +198,18 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str | None = None) -> 
             by = BY_DRAWS
             chains = _instead(chains, job, compiled, firsts, most, by)
         while True:
-            stopped = _advance(chains, job, wanted, deadline)
+            stopped = _advance(chains, job, draws, deadline)
             ended = time.perf_counter()
             trees = [chain.draws() for chain in chains]
             longer = 0
             if not stopped:
-                leapfrogs = mean_leapfrogs(_joined(trees, "sample_stats", wanted))
-                longer = job.more(_joined(trees, "posterior", wanted), leapfrogs)
+                leapfrogs = mean_leapfrogs(_joined(trees, "sample_stats", draws))
+                longer = job.more(_joined(trees, "posterior", draws), leapfrogs)
             if not longer:
                 break
-            wanted = longer
-            if wanted > most:  # longer chains start again, with the same draws at the beginning
-                most = _most(job, compiled, wanted)
+            draws = longer
+            if draws > most:  # longer chains start again, with the same draws at the beginning
+                most = _most(job, compiled, draws)
                 chains = _instead(chains, job, compiled, firsts, most, by)
             looked = looked + time.perf_counter() - ended
     except KeyboardInterrupt:
@@ -216,12 +218,12 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str | None = None) -> 
         trees = [chain.draws() for chain in chains]
     finally:
         _end(chains)
-    return _raw(chains, trees, wanted, compiled.seconds, ended - began - looked, stopped, by)
+    return _raw(chains, trees, draws, compiled.seconds, ended - began - looked, stopped, by)
 
 
-def _most(job: NUTSJob, compiled: NutpieModel, wanted: int) -> int:
+def _most(job: NUTSJob, compiled: NutpieModel, draws: int) -> int:
     """Return the draws after which nutpie ends a chain: at least `wanted`, and more where memory allows."""
-    return max(wanted, min(job.most, RESERVED // (8 * (compiled.made.n_expanded + len(RECORDS)))))
+    return max(draws, min(job.most, RESERVED // (8 * (compiled.made.n_expanded + len(RECORDS)))))
 
 
 def _instead(
@@ -335,8 +337,8 @@ def _raw(
 
 def _joined(trees: Sequence[xr.DataTree], group: str, draws: int) -> xr.Dataset:
     """Return the first `draws` draws of each chain in the group named `group`, joined along the dim chain."""
-    found = [tree[group].to_dataset().isel(draw=slice(draws)) for tree in trees]
-    numbered = [one.assign_coords(chain=[k]) for k, one in enumerate(found)]
+    datasets = [tree[group].to_dataset().isel(draw=slice(draws)) for tree in trees]
+    numbered = [dataset.assign_coords(chain=[k]) for k, dataset in enumerate(datasets)]
     return xr.concat(numbered, dim="chain", join="exact", data_vars="all", combine_attrs="drop")
 
 

@@ -55,19 +55,19 @@ def draw(job: NUTSJob) -> RawDraws:
     Exception
         Any error of PyMC, `pymc.exceptions.SamplingError` if no chain can start.
     """
-    wanted = job.draws
+    draws = job.draws
     began = time.perf_counter()
     while True:
         clock = StepClock(job)
-        tree = _sample_from_pairs(job, clock, wanted) if job.starts is None else _sample(job, clock, wanted, job.starts)
+        tree = _sample_from_pairs(job, clock, draws) if job.starts is None else _sample(job, clock, draws, job.starts)
         stopped = "time_limit" if clock.late else ""
-        if tree is None or tree["posterior"].sizes["draw"] < wanted or len(tree["posterior"]["chain"]) < len(job.seeds):
+        if tree is None or tree["posterior"].sizes["draw"] < draws or len(tree["posterior"]["chain"]) < len(job.seeds):
             stopped = stopped or "interrupt"
             break
         longer = job.more(tree["posterior"].to_dataset(), mean_leapfrogs(tree["sample_stats"].to_dataset()))
         if not longer:
             break
-        wanted = longer
+        draws = longer
     return _raw(job, clock, tree, began, stopped)
 
 

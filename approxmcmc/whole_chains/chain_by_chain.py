@@ -95,12 +95,12 @@ class ChainSampler(WholeSampler):
     def _starts(self, target: Any, asked: WholeRun) -> np.ndarray:
         """Return the start of each chain, shape (chains, dim); random ones without initvals, see `random_start`."""
         rngs = [np.random.default_rng(seed) for seed in asked.seeds]
-        given = asked.initvals
-        if given is None:
+        initvals = asked.initvals
+        if initvals is None:
             return np.array([random_start(target, rng, self) for rng in rngs])
-        if callable(getattr(given, "draw", None)):
-            return np.array([given.draw(rng) for rng in rngs])
-        return as_points(given, target.variables, len(rngs))
+        if callable(getattr(initvals, "draw", None)):
+            return np.array([initvals.draw(rng) for rng in rngs])
+        return as_points(initvals, target.variables, len(rngs))
 
 
 def stacked(traces: Sequence[xr.DataTree], target: Target) -> NamedDraws:
@@ -113,11 +113,11 @@ def stacked(traces: Sequence[xr.DataTree], target: Target) -> NamedDraws:
     }
     records = [trace["sample_stats"] for trace in traces]
     stats = {
-        name: np.concatenate([one[name].to_numpy()[:, :kept] for one in records])
+        name: np.concatenate([record[name].to_numpy()[:, :kept] for record in records])
         for name in map(str, records[0].data_vars)
     }
     totals = {
-        name.removeprefix(TUNING): np.concatenate([np.atleast_1d(one.attrs[name]) for one in records])
+        name.removeprefix(TUNING): np.concatenate([np.atleast_1d(record.attrs[name]) for record in records])
         for name in map(str, records[0].attrs)
         if name.startswith(TUNING) and name not in OF_THE_RUN
     }
@@ -131,7 +131,7 @@ def stacked(traces: Sequence[xr.DataTree], target: Target) -> NamedDraws:
         flat=shapes.pack_draws(posterior),
         attrs={
             **{name: records[0].attrs[name] for name in OF_THE_RUN if name in records[0].attrs},
-            "sampling_time": sum(float(one.attrs["sampling_time"]) for one in records),
-            "stopped": next((one.attrs["stopped"] for one in records if one.attrs["stopped"]), ""),
+            "sampling_time": sum(float(record.attrs["sampling_time"]) for record in records),
+            "stopped": next((record.attrs["stopped"] for record in records if record.attrs["stopped"]), ""),
         },
     )

@@ -184,9 +184,9 @@ class JaxChain:
         # The random key depends on the step's number, so the size of chunks, which depends on the clock, changes no
         # draw.
         done = jax.numpy.asarray(self._done)
-        wanted = jax.numpy.asarray(n)
+        steps = jax.numpy.asarray(n)
         began = time.perf_counter()
-        self._state, draws, counts = jax.block_until_ready(self._advance(self._state, self._key, done, wanted))
+        self._state, draws, counts = jax.block_until_ready(self._advance(self._state, self._key, done, steps))
         seconds = time.perf_counter() - began
         self._done = self._done + n
         return Chunk(np.asarray(draws)[:n].copy(), np.asarray(counts)[:n].copy(), seconds)
@@ -219,13 +219,13 @@ class JaxSampler(LibrarySampler):
         chain = program.start(seed, twin.unconstrain(initial))
         chunks: list[Chunk] = []
         spent = chain.warmup_seconds
-        made = 0
+        draws_made = 0
         n = 1
-        while made < draws and (seconds is None or spent < seconds):
-            chunk = chain.advance(min(n, draws - made))
+        while draws_made < draws and (seconds is None or spent < seconds):
+            chunk = chain.advance(min(n, draws - draws_made))
             chunks.append(chunk)
             spent = spent + chunk.seconds
-            made = made + len(chunk.draws)
+            draws_made = draws_made + len(chunk.draws)
             n = int(np.clip(n * CHUNK_SECONDS / chunk.seconds, 1, min(4 * n, CAPACITY)))
         vectors = np.concatenate([np.empty((0, twin.dim)), *(chunk.draws for chunk in chunks)])
         return chain_trace(
@@ -240,7 +240,7 @@ class JaxSampler(LibrarySampler):
             warmup_gradients=chain.warmup_gradients,
             warmup_steps=self.tune,
             clock=CLOCK,
-            stopped="" if made >= draws else "time_limit",
+            stopped="" if draws_made >= draws else "time_limit",
         )
 
 

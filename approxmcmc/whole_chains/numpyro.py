@@ -201,11 +201,11 @@ class NumPyroADVI(LibrarySampler):
         compiled = jax.jit(some).lower(state).compile()
         compile_seconds = translation_seconds + time.perf_counter() - began
         began = time.perf_counter()
-        made = 0
+        steps_made = 0
         spent = 0.0
-        while made < self.iterations and (seconds is None or spent < seconds):
+        while steps_made < self.iterations and (seconds is None or spent < seconds):
             state = jax.block_until_ready(compiled(state))
-            made = made + CHUNK
+            steps_made = steps_made + CHUNK
             spent = time.perf_counter() - began
         fitted = guide.get_posterior(svi.get_params(state))
         return fitted_trace(
@@ -218,8 +218,8 @@ class NumPyroADVI(LibrarySampler):
             seed=seed,
             fit_seconds=spent,
             compile_seconds=compile_seconds,
-            gradients=made,
-            stopped="time_limit" if made < self.iterations else "",
+            gradients=steps_made,
+            stopped="time_limit" if steps_made < self.iterations else "",
         )
 
 

@@ -93,12 +93,12 @@ class RawDraws(NamedTuple):
 
 def records_of(stats: xr.Dataset) -> dict[str, np.ndarray]:
     """Return the records of draws by our names, shape (chain, draw) each; missing records are left out."""
-    found = {}
+    records = {}
     for ours, theirs in RECORDS.items():
         name = next((name for name in theirs if name in stats and stats[name].dims == ("chain", "draw")), None)
         if name is not None:
-            found[ours] = stats[name].to_numpy()
-    return found
+            records[ours] = stats[name].to_numpy()
+    return records
 
 
 def mean_leapfrogs(stats: xr.Dataset) -> float:

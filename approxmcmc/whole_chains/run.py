@@ -124,7 +124,7 @@ def _compile(
     if key not in _compiled:
         stage("compiling the model for nutpie")
         try:
-            made = by_nutpie.compile_model(model, names)
+            compiled = by_nutpie.compile_model(model, names)
         except Exception as error:
             # PyTensor raises errors of many kinds at operations without a gradient, or that it cannot compile.
             if insist:
@@ -134,38 +134,38 @@ def _compile(
             return None
         while len(_compiled) >= KEPT:
             _compiled.pop(next(iter(_compiled)))
-        _compiled[key] = made
+        _compiled[key] = compiled
     return _compiled[key]
 
 
 def _names(target: Target, model: Any) -> Sequence[str]:
     """Return the names of the target's variables; raise if the model lacks one."""
-    known = {variable.name for variable in (*model.free_RVs, *model.deterministics)}
-    if missing := [name for name in target.variables.shapes if name not in known]:
+    names_of_model = {variable.name for variable in (*model.free_RVs, *model.deterministics)}
+    if missing := [name for name in target.variables.shapes if name not in names_of_model]:
         raise IncompatibleError(
-            f"The PyMC model of {target!r} needs all variables of the target; it has {sorted(known)} and lacks "
-            f"{missing}. Give the model's variables the names of the target's"
+            f"The PyMC model of {target!r} needs all variables of the target; it has {sorted(names_of_model)} and "
+            f"lacks {missing}. Give the model's variables the names of the target's"
         )
     return list(target.variables.shapes)
 
 
 def _starts(asked: WholeRun, target: Any, model: Any) -> list[Mapping[str, Any]] | None:
     """Return the starting values of each chain, by the names of the model's free variables; None without initvals."""
-    given = asked.initvals
+    initvals = asked.initvals
     chains = len(asked.seeds)
-    if given is None:
+    if initvals is None:
         return None
     free = {variable.name for variable in model.free_RVs}
     if target.why_no_terms:
-        starts = [given] * chains if isinstance(given, Mapping) else given
+        starts = [initvals] * chains if isinstance(initvals, Mapping) else initvals
         named = isinstance(starts, (list, tuple)) and all(isinstance(start, Mapping) for start in starts)
         if not named or len(starts) != chains or any(set(start) - free for start in starts):
             raise InvalidInputError(
                 f"initvals of a whole model are a dict by the variables {sorted(free)}, or a list of {chains} dicts, "
-                f"one for each chain; found {given!r:.300}"
+                f"one for each chain; found {initvals!r:.300}"
             )
         return list(starts)
-    if callable(getattr(given, "draw", None)):
-        given = np.array([given.draw(np.random.default_rng(seed)) for seed in asked.seeds])
-    named_points = target.variables.unpack(as_points(given, target.variables, chains))
+    if callable(getattr(initvals, "draw", None)):
+        initvals = np.array([initvals.draw(np.random.default_rng(seed)) for seed in asked.seeds])
+    named_points = target.variables.unpack(as_points(initvals, target.variables, chains))
     return [{name: value[k] for name, value in named_points.items() if name in free} for k in range(chains)]

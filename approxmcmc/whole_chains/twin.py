@@ -30,10 +30,10 @@ class Twin:
         self.target = target
         self.model = pymc_model_of(target)
         model = self.model
-        wanted = list(target.variables.shapes)
+        names = list(target.variables.shapes)
         free = [variable.name for variable in model.free_RVs]
-        known = {variable.name: variable for variable in model.deterministics}
-        missing = [name for name in wanted if name not in free and name not in known]
+        deterministics = {variable.name: variable for variable in model.deterministics}
+        missing = [name for name in names if name not in free and name not in deterministics]
         if missing or model.discrete_value_vars:
             raise IncompatibleError(
                 f"The PyMC model of {target!r} needs only continuous variables, with the target's names; it has "
@@ -43,7 +43,7 @@ class Twin:
         self.start = model.initial_point()
         self.values = [model.rvs_to_values[variable] for variable in model.free_RVs]
         self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
-        derived = [known[name] for name in wanted if name in known]
+        derived = [deterministics[name] for name in names if name in deterministics]
         self.variables = describe_variables(model, self.theta, self.start, derived, {})
 
     @property
@@ -63,8 +63,8 @@ class Twin:
 
     def constrain(self, vectors: np.ndarray) -> Mapping[str, np.ndarray]:
         """Return the target's variables by name at unconstrained vectors, shape (n, dim)."""
-        found = self.variables.unpack(np.asarray(vectors, dtype=np.float64))
-        return {name: found[name] for name in self.target.variables.shapes}
+        values = self.variables.unpack(np.asarray(vectors, dtype=np.float64))
+        return {name: values[name] for name in self.target.variables.shapes}
 
     def point(self, vector: np.ndarray) -> dict[str, np.ndarray]:
         """Return an unconstrained vector as a point of the model, by PyMC's names."""

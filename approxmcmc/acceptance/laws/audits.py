@@ -76,9 +76,11 @@ def expected_errors(stats: "xr.Dataset", *, epsilon: float, tol: float, **looks:
         return None
     looks["n_obs"] = int(stats.attrs["n_obs"])
     expected = np.zeros_like(mu_std)
-    for one in np.unique(epsilons[audited]):
-        here = audited & (epsilons == one)
-        expected[here] = _at(mu_std[here], sequential_test_error(MU_STD_GRID, epsilon=one, **looks)["error"].values)
+    for audited_epsilon in np.unique(epsilons[audited]):
+        at_epsilon = audited & (epsilons == audited_epsilon)
+        expected[at_epsilon] = _at(
+            mu_std[at_epsilon], sequential_test_error(MU_STD_GRID, epsilon=audited_epsilon, **looks)["error"].values
+        )
     if tol > 0.0 and "tolerance_stops" in stats:
         expected += _errors_of_stops(stats, mu_std, epsilons, looks)
     return np.where(audited, expected, np.nan)
@@ -99,8 +101,8 @@ def _errors_of_stops(
     )
     error = 0.5 * (stops / np.maximum(decisions, 1))
     for epsilon, look in {*zip(epsilons[alone].tolist(), look_of[alone].tolist(), strict=True)}:
-        here = alone & (epsilons == epsilon) & (look_of == look)
-        error[here] = _at(mu_std[here], tolerance_stop_error(MU_STD_GRID, look, epsilon=epsilon, **looks))
+        at_look = alone & (epsilons == epsilon) & (look_of == look)
+        error[at_look] = _at(mu_std[at_look], tolerance_stop_error(MU_STD_GRID, look, epsilon=epsilon, **looks))
     return error
 
 

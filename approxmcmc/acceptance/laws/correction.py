@@ -179,12 +179,12 @@ def _minimax(sigma: float) -> tuple[np.ndarray, np.ndarray]:
     from scipy.optimize import linprog
 
     for stretch, half_width, tolerance in ATTEMPTS:
-        atoms, matrix, wanted, count = _half_line(sigma, stretch, half_width)
-        error = np.ones((len(wanted), 1))
+        atoms, matrix, logistic, count = _half_line(sigma, stretch, half_width)
+        error = np.ones((len(logistic), 1))
         solution = linprog(
             np.append(np.zeros(len(atoms)), 1.0),
             A_ub=np.block([[matrix * ERROR_SCALE, -error], [-matrix * ERROR_SCALE, -error]]),
-            b_ub=ERROR_SCALE * np.concatenate([wanted, -wanted]),
+            b_ub=ERROR_SCALE * np.concatenate([logistic, -logistic]),
             A_eq=np.append(count, 0.0)[None, :],
             b_eq=[1.0],
             method="highs-ds",
@@ -199,10 +199,10 @@ def _nnls(sigma: float) -> tuple[np.ndarray, np.ndarray]:
     """Return atoms, and weights >= 0 fitted by least squares; a scaled-up row makes the sum of the weights 1."""
     from scipy.optimize import nnls
 
-    atoms, matrix, wanted, count = _half_line(sigma, 1.0, HALF_WIDTH)
+    atoms, matrix, logistic, count = _half_line(sigma, 1.0, HALF_WIDTH)
     rows = np.vstack([matrix, ERROR_SCALE * count])
-    wanted = np.append(wanted, ERROR_SCALE)
-    weights, _ = nnls(rows, wanted, maxiter=200 * len(atoms))
+    logistic = np.append(logistic, ERROR_SCALE)
+    weights, _ = nnls(rows, logistic, maxiter=200 * len(atoms))
     return _mirrored(atoms, weights)
 
 

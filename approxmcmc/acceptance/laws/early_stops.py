@@ -80,25 +80,25 @@ def epsilon_for_type_one_error(
     """
     from scipy.optimize import brentq
 
-    wanted = type_one_error
-    if not 0.0 <= wanted <= 1.0:
-        raise InvalidInputError(f"type_one_error must lie between 0 and 1, found {wanted!r}.")
+    error_goal = type_one_error
+    if not 0.0 <= error_goal <= 1.0:
+        raise InvalidInputError(f"type_one_error must lie between 0 and 1, found {error_goal!r}.")
     n_early = len(look_sizes(n_obs, batch_size, growth)) - 1
-    if wanted == 0.0:
+    if error_goal == 0.0:
         return 0.0
     if n_early == 0:
         raise InvalidInputError(
             f"a test with batch_size={batch_size} reads all n_obs={n_obs} terms at its only look, so its Type-I error "
-            f"is 0 and cannot be {wanted!r}; ask for 0 or choose a smaller batch_size."
+            f"is 0 and cannot be {error_goal!r}; ask for 0 or choose a smaller batch_size."
         )
 
     def excess(log_epsilon: float) -> float:
         fractions, limits = schedule(math.exp(log_epsilon), batch_size, n_obs, growth, thresholds, boundary_shape)
-        return 2.0 * float(stopped_early(np.zeros(1), fractions, limits)[0][0]) - wanted
+        return 2.0 * float(stopped_early(np.zeros(1), fractions, limits)[0][0]) - error_goal
 
     # By the union bound over the early looks the root is not below the lower end. At the upper end, epsilon = 0.5, the
     # first look always stops the test.
-    lower = math.log(wanted / (2.0 * n_early)) - 1e-6
+    lower = math.log(error_goal / (2.0 * n_early)) - 1e-6
     return math.exp(brentq(excess, lower, math.log(0.5), xtol=1e-10, rtol=1e-10))
 
 

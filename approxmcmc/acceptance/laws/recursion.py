@@ -279,6 +279,6 @@ def gaussian_probability(log_ratio: np.ndarray, tau: np.ndarray, *, rule: str, *
     Arguments as for `acceptance_probability_error`; `test` holds those from `epsilon` on.
     """
     pairs = np.stack([log_ratio.ravel(), tau.ravel()]).round(14)
-    distinct, place = np.unique(pairs, axis=1, return_inverse=True)
+    distinct, inverse = np.unique(pairs, axis=1, return_inverse=True)
     error = acceptance_probability_error(distinct[0], distinct[1], rule=rule, **test)["error"].values
-    return np.asarray(exact_probability(log_ratio, rule) + error[place.ravel()].reshape(log_ratio.shape))
+    return np.asarray(exact_probability(log_ratio, rule) + error[inverse.ravel()].reshape(log_ratio.shape))
