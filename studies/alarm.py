@@ -268,6 +268,10 @@ study = Study(
     name="alarm",
     reference="Pearl (1988), Probabilistic Reasoning in Intelligent Systems, chapters 2 and 4; Gelman, Roberts and "
     "Gilks (1996), Efficient Metropolis Jumping Rules",
+    names={
+        "gibbs": "Gibbs",
+        "single_site": "single site",
+    },
     targets={"calls": calls, "john": john, "alarm": alarm},
     samplers={"gibbs": vary(gibbs, scan=knob("systematic", "random")), "single_site": vary(single_site)},
     budget=Budget(draws=100_000),

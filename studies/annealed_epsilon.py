@@ -170,6 +170,11 @@ def canonical(results: Any) -> list[Any]:
 study = Study(
     name="annealed_epsilon",
     reference="Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, sections 6.1 and 7",
+    names={
+        "fixed": "fixed",
+        "mnist_7v9": "MNIST 7 and 9",
+        "predictive_mean": "predictive mean",
+    },
     targets={"mnist_7v9": mnist.real_posterior},
     samplers=samplers(batch_size=500),
     estimands={"predictive_mean": mnist.predictive_mean},

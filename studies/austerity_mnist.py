@@ -88,6 +88,13 @@ def figure_4(results) -> list:
 study = Study(
     name="austerity_mnist",
     reference="Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 6.1, figures 1 to 4",
+    names={
+        "bernstein": "Bernstein",
+        "blocks": "blocks",
+        "mnist_7v9": "MNIST 7 and 9",
+        "predictive_mean": "predictive mean",
+        "rows": "rows",
+    },
     targets={"mnist_7v9": mnist.real_posterior},
     samplers=samplers(batch_size=500),
     estimands={"predictive_mean": mnist.predictive_mean},

@@ -117,6 +117,14 @@ EXACT = Gold(chains=4, draws=50_000, by=by_quadrature)  # its draws estimate mea
 study = Study(
     name="barker_mixture",
     reference="Seita, Pan, Chen and Canny (2017), An Efficient Minibatch Acceptance Test, section 6.1",
+    names={
+        "austerity": "t-test",
+        "barker": "Barker",
+        "bernstein": "Bernstein",
+        "distance_of_means": "distance of means",
+        "exact": "exact",
+        "right_mode": "right mode",
+    },
     targets={"mixture": million},
     samplers={
         "barker": vary(barker, target_variance=knob(0.25, 0.81, 1.0), batch_size=100),

@@ -174,6 +174,16 @@ def coverage_where_it_is_known(results) -> list:
 study = Study(
     name="bias_without_gold",
     reference="Audited draws and coupled exact chains: Jacob, O'Leary and Atchade (2020); Douc and others (2022)",
+    names={
+        "control_variates": "control variates",
+        "covertype": "Covertype",
+        "dense_1e5": "dense simulated",
+        "mnist_7v9": "MNIST 7 and 9",
+        "sgld": "SGLD",
+        "t_test_01": "t-test 0.01",
+        "t_test_05": "t-test 0.05",
+        "t_test_20": "t-test 0.20",
+    },
     targets=targets(("mnist_7v9", "covertype", "dense_1e5", "dense_1e6", "bimodal")),
     samplers=samplers(500),
     budget=Budget(seconds=60.0),

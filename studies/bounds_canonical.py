@@ -177,6 +177,9 @@ def performance(results) -> list:
 study = Study(
     name="bounds_canonical",
     reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1 and section 5",
+    names={
+        "sequential": "sequential",
+    },
     targets={"normal": normal_mean},
     samplers=samplers(N, BATCH_SIZE),
     budget=Budget(draws=100_000),

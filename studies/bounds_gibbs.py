@@ -188,6 +188,9 @@ def no_bound(results) -> list:
 study = Study(
     name="bounds_gibbs",
     reference="Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, theorem 2 and section 6.3",
+    names={
+        "sequential": "sequential",
+    },
     targets={"six": six, "eight": eight},
     samplers={"sequential": vary(sequential, epsilon=knob(*EPSILONS))},
     budget=Budget(draws=200_000),

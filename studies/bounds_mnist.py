@@ -173,6 +173,9 @@ def convergence(results) -> list:
 study = Study(
     name="bounds_mnist",
     reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, theorem 1 and section 6.1",
+    names={
+        "austerity": "t-test",
+    },
     targets={"digits": real_posterior},
     samplers=samplers(500, 0.02),
     budget=Budget(draws=50_000, seconds=300),

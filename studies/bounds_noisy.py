@@ -202,6 +202,10 @@ def coarse_grid(results) -> np.ndarray:
 study = Study(
     name="bounds_noisy",
     reference="Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, sections 2, 3.3, 3.4 and 5",
+    names={
+        "exchange": "exchange",
+        "n_auxiliary": "auxiliary draws",
+    },
     targets={"lattice": lattice},
     samplers={"exchange": vary(noisy, n_auxiliary=knob(*COUNTS))},
     budget=Budget(draws=50_000, seconds=60),

@@ -251,6 +251,12 @@ def data_used(results: Any) -> list[Note]:
 study = Study(
     name="firefly",
     reference="Maclaurin and Adams (2014), Firefly Monte Carlo: Exact MCMC with Subsets of Data, section 4, table 1",
+    names={
+        "exact_langevin": "exact Langevin",
+        "mnist": "MNIST",
+        "tuned_langevin": "tuned Langevin",
+        "tuned_slice": "tuned slice",
+    },
     targets={"mnist": mnist, "softmax": softmax, "robust": robust},
     samplers=samplers(),
     estimands={"coefficients": coefficients},

@@ -21,7 +21,6 @@ from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
-from approxmcmc.study.report.wording import setting_in_words
 from studies.firefly import WALK, any_mnist, data_used, mnist, small_mnist, start
 from studies.tools.one_by_one_z import OneByOneZ
 
@@ -121,7 +120,7 @@ def effective_steps(table: Any) -> Figure:
         half = [np.minimum((rows[f"{name}_upper"] - rows[name]).fillna(0.0), 0.9 * rows[name]) for name in names]
         axis.errorbar(x, y, half[1], half[0], fmt="os^"[k], color=COLOURS[k], capsize=2, label=f"{update} update")
         for bound, a, b in zip(rows["bound"], x, y, strict=True):
-            axis.annotate(f"{setting_in_words(bound)} bound", (a, b), (6, -10), textcoords="offset points", fontsize=8)
+            axis.annotate(f"{bound} bound", (a, b), (6, -10), textcoords="offset points", fontsize=8)
     axis.set(xscale="log", yscale="log", xlabel="microseconds per step", ylabel="effective draws per 1000 steps")
     axis.legend(fontsize=8)
     caption = "Bars: Student intervals over chains. On a dotted line the effective draws per second are equal."
@@ -157,6 +156,11 @@ def brightness(table: Any) -> Figure:
 study = Study(
     name="firefly_updates",
     reference="Draves (2019), Exact MCMC with Firefly Monte Carlo: A Review, algorithms 3 to 5 and equation 3",
+    names={
+        "firefly": "Firefly",
+        "mnist": "MNIST",
+        "taylor": "Taylor",
+    },
     targets={"mnist": mnist},
     samplers={
         "exact": exact(),

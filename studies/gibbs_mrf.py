@@ -275,6 +275,10 @@ def theorem_2(results) -> list:
 study = Study(
     name="gibbs_mrf",
     reference="Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 6.3, figures 7 and 8",
+    names={
+        "all_pairs": "all pairs",
+        "sequential": "sequential",
+    },
     targets={"triples": paper_field},
     samplers=samplers(batch_size=500),
     budget=Budget(draws=6000),

@@ -233,6 +233,15 @@ def weighted_shift(theta: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, fl
 study = Study(
     name="latent",
     reference="Berchuck, Baek, Medeiros and Agazzi (2024), arXiv 2403.03007; Andrieu and Roberts (2009), section 1",
+    names={
+        "gimh": "GIMH",
+        "laplace": "Laplace",
+        "mcwm": "MCWM",
+        "n_draws": "draws",
+        "sd_intercept": "sd intercept",
+        "sd_time": "sd time",
+        "stochastic_gradients": "stochastic gradients",
+    },
     targets={"visits": visits, "triples": triples, "counts": counts},
     samplers={
         "quadrature": InLaplaceMetric(exact_walk),

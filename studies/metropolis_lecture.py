@@ -195,6 +195,9 @@ def gibbs(results: Any) -> list[Figure]:
 study = Study(
     name="metropolis_lecture",
     reference="Ermon, Zhang and Sontag, lecture on Markov chain Monte Carlo; Gelman, Roberts and Gilks (1996)",
+    names={
+        "walk": "walk",
+    },
     targets={"bimodal": bimodal},
     samplers={"walk": vary(walk, scale=knob(0.3, 3.0, 30.0))},
     budget=Budget(draws=50_000),

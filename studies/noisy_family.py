@@ -29,7 +29,6 @@ from approxmcmc.study.measures import seconds_of_draws
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
-from approxmcmc.study.report.wording import setting_in_words
 from approxmcmc.targets.ising.exact import level_counts, n_pairs
 
 LOW, HIGH, SCALE, ANCHOR = -0.4, 0.8, 0.3, 0.4  # the anchor is theta_0
@@ -247,7 +246,7 @@ def _densities(frame: Any, edges: np.ndarray) -> Any:
             said = label[len(name) :].strip("[]").replace("n_draws=", "N = ")
             panel.stairs(heights, edges, color=COLOURS[place], label=said)
         panel.plot(grid, mass / (grid[1] - grid[0]), color=INK, linestyle="--", linewidth=1.0)
-        panel.set(title=setting_in_words(name), xlabel="theta", xlim=(LOW, HIGH))
+        panel.set(title=name, xlabel="theta", xlim=(LOW, HIGH))
         if name not in labels:
             panel.legend(fontsize=7)
     axes[0, 0].set_ylabel("density")
@@ -257,6 +256,14 @@ def _densities(frame: Any, edges: np.ndarray) -> Any:
 study = Study(
     name="noisy_family",
     reference="Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 2, algorithms 2 and 5",
+    names={
+        "exchange": "exchange",
+        "gimh": "GIMH",
+        "mcwm": "MCWM",
+        "n_draws": "draws",
+        "path_sampling": "path sampling",
+        "pseudo_likelihood": "pseudo likelihood",
+    },
     targets={"lattice": lattice},
     samplers={
         "exchange": vary(exchange, n_draws=knob(*COUNTS)),

@@ -267,6 +267,17 @@ def figures_3_to_5(results) -> list:
 study = Study(
     name="noisy_florentine",
     reference="Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 4.2.1, table 1",
+    names={
+        "bergm": "BERGM",
+        "exact_draws": "exact draws",
+        "exchange": "exchange",
+        "mala_exchange": "MALA exchange",
+        "n_updates": "updates",
+        "noisy_exchange": "noisy exchange",
+        "noisy_langevin": "noisy Langevin",
+        "noisy_mala": "noisy MALA",
+        "two_stars": "two stars",
+    },
     targets={"business": business},
     samplers=samplers((100, 300, 1000, 3000, 10_000), ("empty", "full", "both", "observed")),
     budget=Budget(seconds=30.0),

@@ -212,6 +212,14 @@ def figure_2(results) -> list:
 study = Study(
     name="noisy_ising",
     reference="Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 4.1, figures 1 and 2",
+    names={
+        "exact_draws": "exact draws",
+        **{f"lattice_{k:02}": f"lattice {k:02}" for k in range(20)},
+        "mala_exchange": "MALA exchange",
+        "noisy_exchange": "noisy exchange",
+        "noisy_langevin": "noisy Langevin",
+        "noisy_mala": "noisy MALA",
+    },
     targets=lattices(20, 16),
     samplers=samplers(scale=0.1, step_size=STEP, n_auxiliary=100),
     budget=Budget(seconds=30.0),

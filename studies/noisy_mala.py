@@ -123,6 +123,10 @@ def printed() -> dict:
 study = Study(
     name="noisy_mala",
     reference="Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 4.2, MALA in tables 1 and 2",
+    names={
+        "mala_exchange": "MALA exchange",
+        "noisy_mala": "noisy MALA",
+    },
     targets={"business": noisy_florentine.business, "molecule": noisy_molecule.bonds},
     samplers={
         "mala_exchange": vary(NetworkMALA, noisy=False, refresh=knob(True, False), steps=STEPS),

@@ -240,6 +240,16 @@ def step_matrix(results) -> list:
 study = Study(
     name="noisy_molecule",
     reference="Alquier, Friel, Everitt and Boland (2016), Noisy Monte Carlo, section 4.2.2, table 2",
+    names={
+        "bergm": "BERGM",
+        "bergm_longer": "BERGM longer",
+        "mala_exchange": "MALA exchange",
+        "noisy_exchange": "noisy exchange",
+        "noisy_langevin": "noisy Langevin",
+        "noisy_mala": "noisy MALA",
+        "three_stars": "three stars",
+        "two_stars": "two stars",
+    },
     targets={"molecule": bonds},
     samplers=SAMPLERS,
     budget=Budget(seconds=100.0),

@@ -64,6 +64,13 @@ study = dataclasses.replace(
     tall_data.study.with_preset("published"),
     name="rivals",
     reference="The tall-data suite of this library; Goodman and Weare (2010), section 2",
+    names={
+        "core_exact": "influential rows (exact)",
+        "emcee_stretch": "stretch move of emcee",
+        "laplace": "Laplace",
+        "mala": "MALA",
+        "t_test": "t-test",
+    },
     samplers=tall_data.chosen("mala core_exact t_test laplace") | RIVALS,
     families={name: tall_data.FAMILIES.get(name, "a rival") for name in [*tall_data.SAMPLERS, *RIVALS]},
     presets={

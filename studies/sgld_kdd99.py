@@ -263,6 +263,13 @@ def data_used(results) -> list:
 study = Study(
     name="sgld_kdd99",
     reference="Korattikara, Chen and Welling (2013), Austerity in MCMC Land, preprint, section 6.2, figures 5 and 6",
+    names={
+        "corrected": "corrected",
+        "exact": "exact",
+        "kdd99": "KDD99",
+        "schedule": "schedule",
+        "sgld": "SGLD",
+    },
     targets={"kdd99": real_posterior},
     samplers=samplers(batch_size=500, test_batch_size=500),
     estimands={"squared_deviation": squared_deviation},

@@ -160,6 +160,10 @@ def histograms(results) -> list:
 study = Study(
     name="sgld_l1_toy",
     reference="Korattikara, Chen and Welling (2014), Austerity in MCMC Land, conference version: L1 prior",
+    names={
+        "corrected": "corrected",
+        "sgld": "SGLD",
+    },
     targets={"regression": regression},
     samplers=samplers(batch_size=500),
     budget=Budget(draws=100_000),

@@ -21,10 +21,10 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.study import Budget, Study, knob, vary
 from approxmcmc.study.measures import seconds_of_draws
+from approxmcmc.study.names import spelled
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
-from approxmcmc.study.report.wording import setting_in_words
 
 FIRST, LAST, STEPS, EXPONENT = 0.01, 0.0001, 1_000_000, 0.55  # of the paper
 N_OBS, CELLS, PER_CELL = 100, 16, 12  # data; cells of a histogram per axis; grid points per cell and axis
@@ -158,7 +158,7 @@ def figure_1(results: Any) -> list[Figure]:
             panel.plot(*theta[some].T, ".", markersize=2.0, color=COLOURS[0])
             frames.append(pd.DataFrame({"setting": name, "theta1": theta[some, 0], "theta2": theta[some, 1]}))
         panel.contour(*axes, weights.T, levels=levels, colors=[INK], linewidths=0.8)
-        panel.set_title(setting_in_words(name).replace(" (", "\n").rstrip(")"), fontsize=8)
+        panel.set_title(spelled(name, results.study.names).replace(" (", "\n").rstrip(")"), fontsize=8)
         panel.grid(False)
     for panel in panels.ravel()[1 + len(settings) :]:
         panel.axis("off")
@@ -244,6 +244,11 @@ def gradient_variance() -> np.ndarray:
 study = Study(
     name="sgld_mixture",
     reference="Welling and Teh (2011), Bayesian Learning via SGLD, section 5.1, figures 1 and 2",
+    names={
+        "constant": "constant",
+        "corrected": "corrected",
+        "fisher_scoring": "Fisher scoring",
+    },
     targets={"mixture": mixture},
     samplers=SAMPLERS,
     budget=Budget(draws=STEPS // 100),

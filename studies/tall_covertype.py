@@ -6,6 +6,14 @@ study = of_one_set(
     "tall_covertype",
     "One posterior of the frozen suite of this library: cover types of forest cells, with rare categories",
     target="covertype",
+    names={
+        "control_variates": "control variates",
+        "core_exact": "influential rows (exact)",
+        "covertype": "Covertype",
+        "laplace": "Laplace",
+        "mala": "MALA",
+        "nutpie_short": "nutpie (short warm-up)",
+    },
     samplers="mala core_exact default control_variates nutpie_short laplace",
     seconds=15.0,
 )

@@ -10,6 +10,7 @@ failed cell with the reason.
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import approxmcmc as amc
@@ -128,6 +129,16 @@ def chosen(names: str) -> dict[str, Any]:
 study = Study(
     name="tall_data",
     reference="The frozen suite of this library: posteriors of 1e4 to 1e6 rows, real and simulated",
+    names={
+        "core_exact": "influential rows (exact)",
+        "laplace": "Laplace",
+        "mala": "MALA",
+        "mnist_7v9": "MNIST 7 and 9",
+        "nutpie_short": "nutpie (short warm-up)",
+        "sgld": "SGLD",
+        "student_t": "Student's t",
+        "t_test": "t-test",
+    },
     targets=PROBLEMS,
     samplers=SAMPLERS,
     budget=Budget(seconds=100.0),
@@ -183,12 +194,15 @@ study = Study(
 )
 
 
-def of_one_set(name: str, reference: str, target: str, samplers: str, seconds: float) -> Study:
+def of_one_set(
+    name: str, reference: str, target: str, samplers: str, seconds: float, names: Mapping[str, str]
+) -> Study:
     """Return a separate study of one posterior of the suite, because its chains take a core for minutes."""
     return dataclasses.replace(
         study,
         name=name,
         reference=reference,
+        names=names,
         targets={target: PROBLEMS[target]},
         samplers=chosen(MAIN),
         presets={

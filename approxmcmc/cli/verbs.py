@@ -132,10 +132,10 @@ def run(args: Arguments, keys: Sequence[str] | None = None) -> int:
 
 def status(args: Arguments) -> int:
     """Print how many cells of each setting have which status, and one line for each failed cell."""
+    from approxmcmc.study.latest import latest
     from approxmcmc.study.listen import failure_line
     from approxmcmc.study.plan import make_plan
     from approxmcmc.study.record import FAILED
-    from approxmcmc.study.results import latest
     from approxmcmc.study.run import census, status_of
     from approxmcmc.study.store import Store
 
@@ -188,9 +188,9 @@ def why(args: Arguments) -> int:
 
 def retry(args: Arguments) -> int:
     """Run the chosen cells again: those with a key, or all that are failed, noisy or stale."""
+    from approxmcmc.study.latest import latest
     from approxmcmc.study.plan import make_plan
     from approxmcmc.study.record import FAILED
-    from approxmcmc.study.results import latest
     from approxmcmc.study.run import status_of
     from approxmcmc.study.store import Store
 
@@ -223,7 +223,7 @@ def _one_key(beginning: str, keys: Sequence[str]) -> str:
 
 def report(args: Arguments) -> int:
     """Write the report of the finished cells, and print its path."""
-    from approxmcmc.study.report.page import write_report
+    from approxmcmc.study.report.content import write_report
 
     results = open_results(args, allow_stale=getattr(args, "allow_stale", False))
     if not (results.records["status"] == "done").any():

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from approxmcmc.study.declare import Declaration
+from approxmcmc.study.latest import latest
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.record import Record
-from approxmcmc.study.results import latest
 from approxmcmc.study.store import Store
 from approxmcmc.study.verify import repeat
 

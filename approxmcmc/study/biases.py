@@ -18,9 +18,9 @@ from approxmcmc.study.bias_store import bias_report, bias_request, stored_bias, 
 from approxmcmc.study.declare import Bias, Declaration
 from approxmcmc.study.json_files import is_intact
 from approxmcmc.study.knobs import Setting
+from approxmcmc.study.latest import latest
 from approxmcmc.study.plan import Plan
 from approxmcmc.study.record import BiasReport, Record, cause
-from approxmcmc.study.results import latest
 from approxmcmc.study.store import Store
 
 if TYPE_CHECKING:

@@ -25,6 +25,7 @@ from approxmcmc.study.budget import Budget
 from approxmcmc.study.json_files import check_name
 from approxmcmc.study.knobs import Setting, Vary
 from approxmcmc.study.measures import MEASURES, Measure, PaperValue
+from approxmcmc.study.names import spelled
 
 FULL_PRESET = "paper"
 LIKE = "like"  # of a preset: the name of another one, whose fields it starts from
@@ -264,9 +265,10 @@ class Declaration:
 
     def _check_labels(self) -> None:
         labels = [setting.label for setting in self.settings()]
-        twice = sorted({label for label in labels if labels.count(label) > 1})
-        if twice:
-            raise StudyError(f"Study {self.name!r} needs different labels for its settings; found {twice} twice.")
+        for what, given in (("labels", labels), ("names", [spelled(label, self.names) for label in labels])):
+            twice = sorted({label for label in given if given.count(label) > 1})
+            if twice:
+                raise StudyError(f"Study {self.name!r} needs different {what} for its settings; found {twice} twice.")
 
     def _check_baseline(self) -> None:
         labels = [setting.label for setting in self.settings()]

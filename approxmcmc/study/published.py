@@ -21,7 +21,7 @@ VERSION = 1
 
 
 class PublishedText(TypedDict):
-    """The text of a study's results: what is needed to read them; `table` is the checksum of the file of numbers."""
+    """The text of a study's results; `table` and `pictures` are the checksums of the other two files."""
 
     version: int
     study: str
@@ -29,6 +29,7 @@ class PublishedText(TypedDict):
     command: str
     sections: list[Any]
     table: str
+    pictures: str
 
 
 def shipped_studies() -> list[str]:
@@ -38,14 +39,16 @@ def shipped_studies() -> list[str]:
 
 
 def shipped(name: str) -> "tuple[dict[str, Any], pd.DataFrame]":
-    """Return the text of a study's results, and their table with all cells as text.
+    """Return the text of a study's results with its pictures, and their table with all cells as text.
+
+    The entry ``pictures`` of the text holds the pictures of the study's own analyses as SVG, by title.
 
     Raises
     ------
     StudyError
         If no results of that name ship, then the message names the nearest; or if their files are damaged.
     """
-    from approxmcmc.study.report.shipped import from_bytes
+    from approxmcmc.study.report.shipped import from_bytes, pictures_from_bytes
 
     known = shipped_studies()
     if name not in known:
@@ -53,13 +56,15 @@ def shipped(name: str) -> "tuple[dict[str, Any], pd.DataFrame]":
     folder = files("approxmcmc.study") / FOLDER
     try:
         table = (folder / f"{name}.csv.gz").read_bytes()
+        pictures = (folder / f"{name}.pictures.gz").read_bytes()
         stored = (folder / f"{name}.json").read_bytes()
-        words = json_object(stored, "study", "table", "sections", fields=PublishedText)
+        words = json_object(stored, "study", "table", "pictures", "sections", fields=PublishedText)
         if words["study"] != name:
             raise ValueError(f"they are those of {words['study']}")
-        if words.pop("table") != checksum_of(table):
-            raise ValueError("their table is not the one that was written with their text")
-        return words, from_bytes(table)
+        for what, content in (("table", table), ("pictures", pictures)):
+            if words.pop(what) != checksum_of(content):
+                raise ValueError(f"their {what} are not those that were written with their text")
+        return {**words, "pictures": pictures_from_bytes(pictures)}, from_bytes(table)
     except (ValueError, OSError, EOFError, zlib.error) as error:
         raise StudyError(
             f"The published results of {name} in {folder} are not read: {error}. Install the package again"
@@ -83,7 +88,7 @@ def load_results(name: str, piece: str = "risk") -> "pd.DataFrame":
         The rows of the piece. Of the risks, a row for each target, setting, estimand and time (seconds of one chain):
         `risk`, `bias_sq`, `variance`, and the `ratio` of the risk to that of an exact setting, each with the ends of
         its 95 % interval, ``_lower`` and ``_upper``; `floor`, the squared standard error of the gold standard, which is
-        subtracted; `replicates` that delivered, of `planned`. A picture has `mark`, `series`, `x` and `y`. An
+        subtracted; `replicates` that delivered, of `planned`. A picture has the numbers that it draws. An
         undefined value is NaN. ``frame.attrs`` holds `version` of the suite, `preset`, `command`, `budget`, `reference`
         and `provenance`: code, machine, versions.
 

@@ -3,8 +3,7 @@
 import collections
 import dataclasses
 import functools
-import shlex
-from collections.abc import Mapping
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +12,16 @@ from approxmcmc.errors import StudyError
 from approxmcmc.study.bias_store import bias_report, bias_request, stored_bias
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.gold import stored_gold
+from approxmcmc.study.latest import command_arguments, latest
 from approxmcmc.study.plan import Plan, make_plan
-from approxmcmc.study.record import COLUMNS, BiasReport, GoldReport, Record, planned_record
+from approxmcmc.study.record import COLUMNS, BiasReport, GoldReport, planned_record
 from approxmcmc.study.store import Store
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+
+    from approxmcmc.study.report.document import Report
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -137,6 +139,32 @@ class StudyResults:
         fits = report["request"] == bias_request(self.study, target_name, setting, draws)["request"]
         return report if fits else None
 
+    def report(self, path: str | os.PathLike[str] | None = None) -> "Report":
+        """Return the report: answer, tables and figures, which a notebook shows as the page.
+
+        Parameters
+        ----------
+        path
+            Folder that receives the page ``index.html``, its figures and its tables; None: nothing is written.
+        """
+        if path is not None:
+            self._report.write(path)
+        return self._report
+
+    def table(self, title: str) -> "pd.DataFrame":
+        """Return the rows of a table of the report, or those that one of its figures draws, by title."""
+        return self._report.table(title)
+
+    def figure(self, title: str) -> Any:
+        """Return a figure of the report by title, which its `savefig` writes as SVG, PDF or PNG."""
+        return self._report.figure(title)
+
+    @functools.cached_property
+    def _report(self) -> "Report":
+        from approxmcmc.study.report.content import compose
+
+        return compose(self)
+
     def target(self, name: str) -> Target:
         """Return a target of the study."""
         return self.study.target(name)
@@ -188,24 +216,3 @@ class StudyResults:
         if key not in self._read:
             self._read[key] = self.store.trace(key)
         return self._read[key]
-
-
-def command_arguments(source: str, preset: str, store: Store) -> str:
-    """Return the arguments that name a study, preset and store on the command line."""
-    base = store.folder.parent.as_posix()
-    return shlex.join([source, "--preset", preset, *(["--store", base] if base != "results" else [])])
-
-
-def latest(plan: Plan, records: Mapping[str, Record], prefer: str | None = None) -> dict[str, Record]:
-    """Return the records of planned cells by the identity of the cell.
-
-    If several versions of the code made a cell, take the preferred version, by default the current one.
-    """
-    wanted = plan.code_version if prefer is None else prefer
-    planned = {cell.identity for cell in plan.cells}
-    chosen: dict[str, Record] = {}
-    for record in records.values():
-        identity = record["identity"]
-        if identity in planned and (identity not in chosen or record["code_version"] == wanted):
-            chosen[identity] = record
-    return chosen

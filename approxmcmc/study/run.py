@@ -16,12 +16,12 @@ from approxmcmc.study.biases import bias_line, make_biases
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.engines import Finished, Job, check_dask, run_on_dask, run_serially
 from approxmcmc.study.gold import make_gold, summary_line
+from approxmcmc.study.latest import command_arguments, latest
 from approxmcmc.study.listen import Lines, Listener
 from approxmcmc.study.machine import speed_probe
 from approxmcmc.study.plan import Cell, Plan, make_plan, select
 from approxmcmc.study.processes import run_in_processes
 from approxmcmc.study.record import GoldReport, Record
-from approxmcmc.study.results import command_arguments, latest
 from approxmcmc.study.store import Store
 
 if TYPE_CHECKING:

@@ -4,12 +4,13 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from approxmcmc.study.names import spelled
 from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.evidence import Contest, gather
 from approxmcmc.study.report.intervals import NOTHING, Interval
 from approxmcmc.study.report.scores import widened
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
-from approxmcmc.study.report.wording import estimate_text, number, setting_in_words
+from approxmcmc.study.report.wording import estimate_text, number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +58,7 @@ def against_nuts(results: "StudyResults") -> "list[Figure | Table]":
 def _rows(results: "StudyResults", contest: Contest, verdicts: int) -> Iterator[dict[str, Any]]:
     budget = results.study.budget_of(contest.target)
     longest = budget.seconds or contest.times[-1]
-    size = f"{setting_in_words(contest.target)}, {results.target(contest.target).n_obs:,} rows"
+    size = f"{spelled(contest.target, results.study.names)}, {results.target(contest.target).n_obs:,} rows"
     ours = _influential(contest)
     for estimand in contest.estimands:
         for time in contest.times:

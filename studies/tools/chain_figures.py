@@ -10,7 +10,6 @@ import xarray as xr
 from approxmcmc.diagnostics import split_population
 from approxmcmc.study.report import Figure
 from approxmcmc.study.report.svg import COLOURS, INK
-from approxmcmc.study.report.wording import setting_in_words
 from studies.tools.members import draws_of
 
 if TYPE_CHECKING:
@@ -170,8 +169,8 @@ def _grid(data: xr.Dataset, plot: str, names: Sequence[str], x_name: str, **sett
             axis = axes.sel(sampler=sampler).item()
             axis.set_xlabel(x_name if sampler == samplers[-1] else "")
             if k == 0:
-                axis.set_ylabel(textwrap.fill(setting_in_words(str(sampler)), 10), fontsize=8)
-        axes.sel(sampler=samplers[0]).item().set_title(setting_in_words(name))
+                axis.set_ylabel(textwrap.fill(str(sampler).replace("_", " "), 10), fontsize=8)
+        axes.sel(sampler=samplers[0]).item().set_title(name.replace("_", " "))
     return collection.viz["figure"].item()
 
 

@@ -118,7 +118,7 @@ def test_what_ships_is_small_and_every_study_has_its_page():
     names = published.shipped_studies()
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < LARGEST_BYTES
     assert {path.name for path in SHIPPED.iterdir()} == {
-        f"{name}.{end}" for name in names for end in ("json", "csv.gz")
+        f"{name}.{end}" for name in names for end in ("json", "csv.gz", "pictures.gz")
     }
     index = (DOCS / "results" / "index.md").read_text(encoding="utf-8")
     for name in names:
@@ -171,9 +171,9 @@ def test_no_picture_or_page_is_kept_that_is_drawn():
 
 def test_the_picture_of_the_readme_is_drawn_from_its_table():
     words, table = published.shipped("austerity_mnist")
-    pieces = [piece for section in unpacked(words["sections"], table) for piece in section.pieces]
+    pieces = [piece for section in unpacked(words["sections"], table, words["pictures"]) for piece in section.pieces]
     [risk] = [piece for piece in pieces if piece.title == "Risk against time, mnist_7v9"]
-    assert shape(in_words(table)(picture(risk, "p0"))) == shape(
+    assert shape(in_words(words, table)(picture(risk, "p0"))) == shape(
         (DOCS / "_static" / "austerity_mnist_risk.svg").read_text(encoding="utf-8")
     )
 

@@ -9,7 +9,7 @@ from approxmcmc.errors import IncompatibleError, StudyError
 from approxmcmc.study import Bias
 from approxmcmc.study.listen import Listener
 from approxmcmc.study.report.biases import SettingBiases, bias_section, gap_to_gold, sentence, told_of
-from approxmcmc.study.report.page import write_report
+from approxmcmc.study.report.content import write_report
 from approxmcmc.study.report.pieces import Figure
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study

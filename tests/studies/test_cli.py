@@ -45,7 +45,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("approxmcmc.api.sample", toy_sample)
     monkeypatch.setattr("approxmcmc.study.run.speed_probe", quiet_probe)
-    monkeypatch.setattr("approxmcmc.study.report.page.write_report", write_report)
+    monkeypatch.setattr("approxmcmc.study.report.content.write_report", write_report)
     (tmp_path / "studies").mkdir()
     declare(tmp_path, "good", GOOD)
     declare(tmp_path, "bad", BAD)

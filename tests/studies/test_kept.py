@@ -88,7 +88,7 @@ def test_a_change_of_code_records_or_libraries_makes_them_again(opened, tmp_path
 def test_without_a_file_or_a_store_that_can_be_written_they_are_made_each_time(opened, monkeypatch):
     results = dataclasses.replace(opened(), source="")
     for count in (1, 2):
-        assert len(content.compose(results)["sections"]) > 1
+        assert len(content.compose(results).sections) > 1
         assert len(CALLS) == count
     assert not (results.store.folder / "pieces").exists()
     monkeypatch.setattr("approxmcmc.study.report.kept.write_bytes", refuse)

@@ -24,6 +24,7 @@ from approxmcmc.contracts import content_hash
 from approxmcmc.diagnostics import as_reference
 from approxmcmc.diagnostics.bootstrap import resample
 from approxmcmc.diagnostics.estimands import Reference
+from approxmcmc.errors import StudyError
 from approxmcmc.proposals import Mixture, RandomWalk
 from approxmcmc.reference.gates import GateResult, Gates
 from approxmcmc.samplers import MetropolisHastings
@@ -33,6 +34,8 @@ from approxmcmc.study.load import load_study
 from approxmcmc.study.report import tables
 from approxmcmc.study.report.answer import answers, sentences
 from approxmcmc.study.report.clocks import PROCESSOR, WALL
+from approxmcmc.study.report.content import compose, write_report
+from approxmcmc.study.report.document import Report
 from approxmcmc.study.report.drawn_page import scores_of as published_scores
 from approxmcmc.study.report.evidence import contest_of, exact_setting, gather, paired_ratio
 from approxmcmc.study.report.figures import _marked, log_axes, risk_against_time
@@ -43,7 +46,7 @@ from approxmcmc.study.report.intervals import (
     rate_interval,
     share_interval,
 )
-from approxmcmc.study.report.page import table_view, write_page, write_report
+from approxmcmc.study.report.page import table_view
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.predictions import log_term_differences, predict_setting
 from approxmcmc.study.report.scores import Scores, widened
@@ -56,7 +59,7 @@ from studies.tools.log_risk import log_risk_against_time
 from studies.tools.marginals import pair_marginals
 from studies.tools.t_statistic import t_statistic
 from tests.fakes import autoregression, fake_trace
-from tests.studies.toys import ToySampler
+from tests.studies.toys import ToySampler, toy_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
 EPSILONS = (0.0, 0.05, 0.2)
@@ -325,10 +328,14 @@ def scores_of(*rows, exact="exact"):
 @pytest.mark.parametrize(
     ("risk", "ratio", "told"),
     [
-        (0.2, (0.25, 0.16, 0.49), "Its error is 0.50 [0.40, 0.70] times that of exact, a gain that chance does not"),
+        (
+            0.2,
+            (0.25, 0.16, 0.49),
+            "The error of fast is 0.50 [0.40, 0.70] times that of exact, a gain that chance",
+        ),
         (0.8, (0.8, 0.5, 1.3), "times that of exact; the interval contains 1, so the difference is not established."),
         (1.5, (1.5, 1.2, 2.0), "It is the exact sampler: no approximation had less error."),
-        (0.2, (math.nan, math.nan, math.nan), "Its ratio to the error of exact is not defined."),
+        (0.2, (math.nan, math.nan, math.nan), "The ratio of the errors of fast and exact is not defined."),
     ],
 )
 def test_the_best_setting_is_compared_with_the_exact_one(risk, ratio, told):
@@ -412,7 +419,7 @@ def test_a_page_can_be_judged_by_a_table_of_moments(tmp_path):
     assert contest.estimands[1:] == ["posterior means", "posterior variances"]
     gap = contest.at_last_budget("posterior means").risk / judged.at_last_budget("posterior means").risk
     np.testing.assert_allclose(gap, 1.0, atol=0.15)
-    assert "over the means, spreads and tails of all coordinates" in " ".join(answers([contest]))
+    assert "over the means and spreads of all coordinates is" in " ".join(answers([contest]))
 
 
 def with_draws(run, spread, rng):
@@ -519,8 +526,7 @@ def test_a_page_is_never_beside_the_files_of_another_run(tmp_path, monkeypatch, 
 
     def write(what):
         table = Table("Only", "A table.", pd.DataFrame({"a": [what]}))
-        keep = {"title": what, "subtitle": "", "banners": [], "answer": []}
-        write_page(tmp_path, sections=[Section("One", pieces=(table,))], **keep)
+        Report(what, "", (), (), (Section("One", pieces=(table,)),)).write(tmp_path)
 
     def replace(*names):
         calls.append(names)
@@ -547,10 +553,12 @@ def test_a_page_is_never_beside_the_files_of_another_run(tmp_path, monkeypatch, 
 
 def test_a_second_report_replaces_the_first_and_leaves_other_files_alone(tmp_path):
     table = Table("Only", "A table.", pd.DataFrame({"a": [1]}))
-    keep = {"title": "t", "subtitle": "", "banners": [], "answer": []}
     (tmp_path / "draws.nc").write_text("mine")
-    write_page(tmp_path, sections=[Section("One", pieces=(table,))], **keep)
-    write_page(tmp_path, sections=[Section("Two", pieces=(dataclasses.replace(table, title="Other"),))], **keep)
+    for section in (
+        Section("One", pieces=(table,)),
+        Section("Two", pieces=(dataclasses.replace(table, title="Other"),)),
+    ):
+        Report("t", "", (), (), (section,)).write(tmp_path)
     assert sorted(p.name for p in (tmp_path / "tables").iterdir()) == ["other.csv"]
     assert (tmp_path / "draws.nc").read_text() == "mine"
 
@@ -564,14 +572,8 @@ def test_nan_prints_as_a_blank_and_missing_intervals_are_named():
 
 def test_nan_cell_is_blank_on_the_page(tmp_path):
     data = pd.DataFrame({"x": [math.nan, 2.0], "x_lower": [math.nan, 1.0], "x_upper": [math.nan, 3.0]})
-    text = write_page(
-        tmp_path,
-        title="t",
-        subtitle="",
-        banners=[],
-        answer=[],
-        sections=[Section("S", pieces=(Table("T", "c", data),))],
-    ).read_text(encoding="utf-8")
+    page = Report("t", "", (), (), (Section("S", pieces=(Table("T", "c", data),)),)).write(tmp_path)
+    text = page.read_text(encoding="utf-8")
     cells = re.findall(r"<td[^>]*>(.*?)</td>", text, flags=re.DOTALL)
     assert [re.sub(r"<.*?>", "", cell).strip() for cell in cells] == ["", "2 [1, 3]"]
 
@@ -988,3 +990,31 @@ def test_a_ratio_from_zero_to_infinity_says_nothing():
     ratios = scores.at_budgets.set_index("setting")[["ratio", "ratio_lower", "ratio_upper"]]
     assert list(ratios.loc["exact"]) == [1.0] * 3
     assert ratios.loc["fast"].isna().all() and list(ratios.loc["slow"]) == [2.0, 1.5, math.inf]
+
+
+def test_a_report_is_an_object_that_a_notebook_shows_and_a_folder_holds(tmp_path):
+    """Tables of own sections keep the labels of the code; what is shown has the names of the study."""
+    names = {"austerity": "sequential t-test", "toy": "our data"}
+    report = compose(make_results(failed=False, names=names))
+    assert "On our data, with" in report.answer[0] and "use sequential t-test [epsilon 0" in report.answer[0]
+    rows = report.table("What to use at each budget")
+    assert rows["use"].str.startswith("sequential t-test [epsilon").all()
+    assert report.table("Census of cells")["setting"].str.startswith("austerity[").all()
+    figure = report.figure("Risk against time, our data")
+    labels = figure.axes[0].get_legend_handles_labels()[1]
+    assert all(label.startswith("sequential t-test [epsilon") for label in labels)
+    shown = html.unescape(report._repr_html_())
+    assert shown.startswith('<iframe srcdoc="<!doctype html>')
+    assert "austerity[epsilon" not in shown.split('id="provenance"')[0]
+    page = report.write(tmp_path)
+    assert (tmp_path / "figures" / "risk-against-time-our-data.svg").is_file()
+    assert "figures/risk" in page.read_text("utf-8")
+    assert "figures/risk" not in shown
+    assert report.answer[0] in repr(report) and "What to use at each budget" in repr(report)
+    with pytest.raises(StudyError, match=r"no table or figure 'What to us'.*What to use at each budget"):
+        report.table("What to us")
+
+
+def test_names_must_keep_settings_apart():
+    with pytest.raises(StudyError, match=r"different names for its settings; found \['walk'\] twice"):
+        toy_study(samplers={"a": ToySampler(), "b": ToySampler()}, names={"a": "walk", "b": "walk"})

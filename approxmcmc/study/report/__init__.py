@@ -4,7 +4,7 @@
 and ``trust`` turn them into pieces; ``content`` orders them; ``page`` writes them.
 """
 
-from approxmcmc.study.report.page import write_report
+from approxmcmc.study.report.content import write_report
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 
 __all__ = ["Figure", "Note", "Section", "Table", "write_report"]

@@ -139,8 +139,8 @@ def _against_exact(table: Any, exact: str | None, order: Ranking, verdicts: int)
     row = table.loc[order.best]
     ratio = typical(row, "ratio")
     if not math.isfinite(ratio.value):
-        return [f"Its ratio to the error of {exact} is not defined."]
-    text = f"Its error is {estimate_text(*ratio)} times that of {exact}"
+        return [f"The ratio of the errors of {order.best} and {exact} is not defined."]
+    text = f"The error of {order.best} is {estimate_text(*ratio)} times that of {exact}"
     if exact in order.worse:
         return [f"{text}, a gain that chance does not explain."]
     if row.ratio_upper >= 1.0:
@@ -157,7 +157,7 @@ def _parts(row: Any, best: str, exact: str | None) -> list[str]:
     bias = typical(row, "bias_sq")
     scatter = typical(row, "variance")
     size = f"below {number(bias.upper)}" if bias.value == 0.0 else estimate_text(*bias)
-    text = f"Of this error, {size} is bias and {estimate_text(*scatter)} the scatter of its chains (root mean squares)"
+    text = f"Of the error of {best}, {size} is bias, and {estimate_text(*scatter)} the scatter of its chains"
     if row.bias_sq_lower <= 0.0:
         return [f"{text}; this bias does not differ from zero."]
     if best == exact:

@@ -15,6 +15,20 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 
+GATES = {
+    "bfmi": "energy (BFMI)",
+    "bulk_ess": "bulk ESS",
+    "r_hat": "R-hat",
+    "relative_mcse": "relative MCSE",
+    "second_bulk_ess": "bulk ESS, second kernel",
+    "second_kernel": "difference of two kernels",
+    "second_r_hat": "R-hat, second kernel",
+    "stein_gradient": "Stein's identity, first",
+    "stein_identity": "Stein's identity, second",
+    "tail_ess": "tail ESS",
+}
+
+
 def gates_table(reports: Mapping[str, Mapping[str, Any] | None]) -> Table | None:
     """Tabulate the limit of each gate of the gold standards, the value found, and whether it passed."""
     import pandas as pd
@@ -22,7 +36,7 @@ def gates_table(reports: Mapping[str, Mapping[str, Any] | None]) -> Table | None
     rows = [
         {
             "target": target,
-            "gate": gate["gate"],
+            "gate": GATES.get(gate["gate"], gate["gate"]),
             "demanded": gate["limit"],
             "found": math.nan if gate["value"] is None else gate["value"],
             "worst at": gate["where"],

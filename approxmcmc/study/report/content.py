@@ -1,29 +1,34 @@
 """The content of the page, in order.
 
-Notes, the answer, design, risk, estimated biases, the study's own figures, published numbers, cost, gold standard,
-census, machine, R-hat and ESS, error bounds, provenance.
+Notes, the answer, what to use, risk, how wrong, the study's own figures, estimated biases, published numbers, design,
+cost, gold standard, census, machine, R-hat and ESS, error bounds, provenance.
 """
 
 import dataclasses
 import inspect
+import os
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.diagnostics.moments import has_only_moments
 from approxmcmc.study.budget import Budget
 from approxmcmc.study.declare import Declaration
+from approxmcmc.study.names import spelled
 from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import answers, use_table, without_gold
 from approxmcmc.study.report.biases import bias_section, sentence, told_of
 from approxmcmc.study.report.bounds import bounds_section
+from approxmcmc.study.report.document import Report
 from approxmcmc.study.report.evidence import Contest, draws_of, gather
 from approxmcmc.study.report.kept import kept
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.published import published_section
+from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.svg import STYLE
 from approxmcmc.study.report.trust import banners, limits
-from approxmcmc.study.report.wording import counted, data_order
+from approxmcmc.study.report.wording import counted, data_order, naming
 
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
@@ -43,77 +48,94 @@ OWN_PERFORMANCE = "the measures in the study's own figures; "
 COUNTED = "data read per decision; wrong decisions found by audits."
 
 
-def compose(results: "StudyResults") -> dict[str, Any]:
-    """Return the arguments of :func:`approxmcmc.study.report.page.write_page`."""
+def compose(results: "StudyResults") -> Report:
+    """Return the report of a study from its finished cells."""
     with _style():
         found = _found(results)
-        several = len(found.judged) > 1
-        use = use_table(found.judged)
-        sections = [
-            *([Section("What to use", pieces=(use,))] if use else []),
-            design(results, found.contests),
-            *(section for contest in found.judged for section in risk_sections(contest, several=several)),
-            *bias_section(told_of(results)),
-            *_own_figures(found),
-            *published_section(results),
-            cost_section(results, found.contests),
-            gold_section(results),
-            census_section(results, found.judged),
-            machine_section(results),
-            Section(
-                "R-hat and effective sample size",
-                (BLIND,),
-                pieces=tuple(map(tables.convergence_table, found.contests)),
-            ),
-            *bounds_section(results),
-            provenance(results),
-        ]
-        footer = "Intervals are 95 %. Blank: not defined, never zero. Press a table heading to sort."
-        return {**_head(results, found), "title": f"{results.study.name}: risk report", "sections": sections} | {
-            "footer": footer
-        }
+        names = results.study.names
+        scores = [contest.named(names) for contest in found.judged]
+        return Report(
+            title=f"{results.study.name}: risk report",
+            subtitle=f"Source: {results.study.reference or 'not stated'}. Preset {results.preset}.",
+            notes=(*_notes(results, found), *limits(scores)),
+            answer=(*answers(scores), *_unjudged(results, found)) or ("No cell is done yet.",),
+            sections=(*judged_sections(scores), *_own_sections(results, found)),
+            worded=naming(labels_of(results), names),
+        )
 
 
-def compose_published(results: "StudyResults") -> dict[str, Any]:
-    """Return the parts of a published page: sections, notes, sentences, families, and each target's exact setting."""
+def write_report(results: "StudyResults", folder: str | os.PathLike[str]) -> Path:
+    """Write the report of a study from its finished cells.
+
+    Parameters
+    ----------
+    results
+        Records, traces and gold standards of a study at one preset.
+    folder
+        Receives ``index.html``, ``figures/`` (SVG and CSV) and ``tables/`` (CSV); files of an earlier report under
+        these names are replaced.
+
+    Returns
+    -------
+    Path
+        The page.
+    """
+    return compose(results).write(folder)
+
+
+def publishable(results: "StudyResults") -> dict[str, Any]:
+    """Return what a published page holds beside the tables of the risks, from which it draws the rest.
+
+    The keys: the sections that those tables do not make, the notes, the sentences on targets without risks, the
+    families and names of settings, and for each target its exact setting, the draws of its gold standard, and the
+    seconds of compilation.
+    """
     with _style():
         found = _found(results)
-        failures = census.failures_table(results)
-        sections = [
-            *_own_figures(found, "Results"),
-            *_risk_and_clocks(results, found.judged),
-            *bias_section(told_of(results)),
-            *bounds_section(results),
-            *published_section(results),
-            *([] if found.judged else [cost_section(results, found.contests)]),
-            design(results, found.contests),
-            gold_section(results),
-            Section("Census", pieces=tuple(piece for piece in (census.census_table(results), failures) if piece)),
-            provenance(results),
-        ]
         return {
             "notes": _notes(results, found),
-            "told": _told(results, found),
+            "told": _unjudged(results, found),
             "exact": {contest.target: contest.exact for contest in found.judged},
             "gold_draws": {contest.target: contest.gold_draws for contest in found.judged},
+            "waits": {contest.target: contest.waits for contest in found.judged},
             "families": dict(results.study.families),
-            "sections": sections,
+            "names": dict(results.study.names),
+            "sections": _own_sections(results, found),
         }
 
 
-def _risk_and_clocks(results: "StudyResults", judged: Sequence[Contest]) -> list[Section]:
-    pieces = [
-        piece
-        for contest in judged
-        for piece in (
-            figures.risk_against_time(contest),
-            figures.risk_with_setup(contest),
-            tables.departures_table(contest),
-            tables.seconds_table(results, contest),
-        )
-        if piece is not None
+def judged_sections(scores: Sequence[Scores]) -> list[Section]:
+    """Return the sections that the tables of the risks make: what to use; by target risk, how wrong, numbers."""
+    use = use_table(scores)
+    several = len(scores) > 1
+    return [
+        *([Section("What to use", pieces=(use,))] if use else []),
+        *(section for one in scores for section in risk_sections(one, several=several)),
     ]
-    return [Section("Risk and clocks", pieces=tuple(pieces))] if pieces else []
+
+
+def labels_of(results: "StudyResults") -> list[str]:
+    """Return the labels that `names` may name: settings, samplers and targets."""
+    return [*map(str, results.records["label"].unique()), *results.study.samplers, *results.study.targets]
+
+
+def _own_sections(results: "StudyResults", found: "_Found") -> list[Section]:
+    """Return the sections that are not made from the risks alone, in order."""
+    return [
+        *_own_figures(found),
+        *bias_section(told_of(results)),
+        *published_section(results),
+        design(results, found.contests),
+        cost_section(results, found.contests),
+        gold_section(results),
+        census_section(results, found.judged),
+        machine_section(results),
+        Section(
+            "R-hat and effective sample size", (BLIND,), pieces=tuple(map(tables.convergence_table, found.contests))
+        ),
+        *bounds_section(results),
+        provenance(results),
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,19 +169,11 @@ def _analysed(results: "StudyResults") -> list[Figure | Table | Note]:
     return [piece for analysis in results.study.analyses for piece in analysis(results)]
 
 
-def _head(results: "StudyResults", found: _Found) -> dict[str, Any]:
-    return {
-        "subtitle": f"Source: {results.study.reference or 'not stated'}. Preset {results.preset}.",
-        "banners": [*_notes(results, found), *limits(found.judged)],
-        "answer": [*answers(found.judged), *_told(results, found)] or ["No cell is done yet."],
-    }
-
-
 def _notes(results: "StudyResults", found: _Found) -> list[str]:
     return [*found.notes, *banners(results, found.contests)]
 
 
-def _told(results: "StudyResults", found: _Found) -> list[str]:
+def _unjudged(results: "StudyResults", found: _Found) -> list[str]:
     """Return sentences on the estimated biases, and on targets without risks; equal sentences appear once."""
     known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(found.pictures)}
     told = told_of(results)
@@ -181,10 +195,16 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
     chains = counted(study.replicates, "chain")
     terms = (
         ("Aims", f"{OWN_AIMS if study.gold is None else AIMS} After {study.reference}."),
-        ("Data", "; ".join(f"{c.target}, N = {counted(results.target(c.target).n_obs, 'term')}" for c in contests)),
+        (
+            "Data",
+            "; ".join(
+                f"{spelled(c.target, study.names)}, N = {counted(results.target(c.target).n_obs, 'term')}"
+                for c in contests
+            ),
+        ),
         ("Data order", data_order(contests) or "no cell is done yet"),
         ("Estimands", estimands_in_words(study)),
-        ("Methods", "; ".join(setting.label for setting in study.settings())),
+        ("Methods", "; ".join(spelled(setting.label, study.names) for setting in study.settings())),
         ("Performance", (OWN_PERFORMANCE if study.gold is None else RISK) + COUNTED),
         ("Budget", f"{budget}, {counted(study.tune, 'tuning step')}, {kept} for each draw that is kept"),
         ("Replicates", f"{chains} of each setting, interleaved in blocks; study seed {study.seed}"),
@@ -211,20 +231,23 @@ def estimands_in_words(study: Declaration) -> str:
     )
 
 
-def risk_sections(contest: Contest, *, several: bool) -> list[Section]:
-    """Return the sections on risk of one target."""
-    suffix = f", {contest.target}" if several else ""
+def risk_sections(scores: Scores, *, several: bool) -> list[Section]:
+    """Return the sections on risk of one target; without curves only those of numbers."""
+    suffix = f", {scores.target}" if several else ""
+    curves = []
+    if scores.over_time is not None and len(scores.over_time):
+        drawn = figures.risk_against_time(scores), figures.risk_with_setup(scores), figures.risk_against_data(scores)
+        curves = [
+            Section(f"Risk{suffix}", pieces=tuple(piece for piece in drawn if piece is not None)),
+            Section(f"Bias and variance{suffix}", pieces=(figures.bias_and_variance(scores),)),
+        ]
+    departures = tables.departures_table(scores)
     return [
-        Section(f"Risk{suffix}", pieces=tuple(piece for piece in _risk_figures(contest) if piece is not None)),
-        Section(f"Bias and variance{suffix}", pieces=(figures.bias_and_variance(contest),)),
-        Section(f"How wrong{suffix}", pieces=tuple(filter(None, [tables.departures_table(contest)]))),
-        Section(f"Risk table{suffix}", pieces=(tables.risk_table(contest),)),
+        *curves[:1],
+        *([Section(f"How wrong{suffix}", pieces=(departures,))] if departures else []),
+        *curves[1:],
+        Section(f"Risk table{suffix}", pieces=(tables.risk_table(scores),)),
     ]
-
-
-def _risk_figures(contest: Contest) -> tuple[Figure | None, ...]:
-    over_data = figures.risk_against_data(contest) if len(contest.over_data) else None
-    return figures.risk_against_time(contest), figures.risk_with_setup(contest), over_data
 
 
 def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Section:
@@ -251,7 +274,7 @@ def gold_section(results: "StudyResults") -> Section:
 def _fate(name: str, report: Mapping[str, Any] | None, reference: Any) -> str:
     if report is None:
         return f"{name}: no gold standard has been made."
-    if "given" in report["settings"]:
+    if "given" in report.get("settings", {}):
         what = "by its moments" if has_only_moments(reference) else f"with {draws_of(reference):,} draws"
         return f"{name}: the study gives the reference, {what}."
     if report["status"] == "accepted" and reference is None:

@@ -13,13 +13,15 @@ import numpy as np
 
 from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
-from approxmcmc.study.report.answer import answers, use_table
+from approxmcmc.study.names import spelled
+from approxmcmc.study.report.answer import answers
+from approxmcmc.study.report.content import judged_sections
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.markdown import fenced, figure_block, plain_text, section_block, table_block
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.scores import Scores
-from approxmcmc.study.report.shipped import RISK, in_words, rows_of, unpacked
-from approxmcmc.study.report.tables import DEPARTURES, risk_table, tells_costs
+from approxmcmc.study.report.shipped import CURVES, RISK, in_words, rows_of, unpacked
+from approxmcmc.study.report.tables import DEPARTURES, tells_costs
 from approxmcmc.study.report.trust import limits
 from approxmcmc.study.report.who_wins import who_wins
 from approxmcmc.study.report.wording import slug
@@ -50,18 +52,23 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     StudyError
         If the page has no such picture; the message names the nearest.
     """
-    scores = scores_of(words, table)
-    sections = [*who_wins(scores, words.get("families") or {}), *unpacked(words["sections"], table)]
+    names = words.get("names") or {}
+    scores = [one.named(names) for one in scores_of(words, table)]
+    sections = [
+        *who_wins(scores, {spelled(name, names): kind for name, kind in (words.get("families") or {}).items()}),
+        *judged_sections(scores),
+        *_unpacked(words, table),
+    ]
     pictures = {piece.title: piece for section in sections for piece in section.pieces if isinstance(piece, Figure)}
     first = _named(pictures, opening, words["study"]) if opening else next(iter(pictures.values()), None)
     notes = [*words["notes"], *limits(scores)]
-    worded = in_words(table)
+    worded = in_words(words, table)
     parts = [worded(figure_block(first, "p0"))] if first else []
     parts += [worded(plain_text(text)) for text in [*answers(scores), *words["told"]]]
     parts += ["\n".join([":::{note}", *(f"- {worded(plain_text(note))}" for note in notes), ":::"])] if notes else []
     parts.append(plain_text(f"{_source(words)} {WITHOUT_INTERVAL}"))
     number = 1
-    for section in [*sections[:1], *_risks(scores), *sections[1:]]:
+    for section in sections:
         rest = tuple(piece for piece in section.pieces if piece is not first and _says_something(piece))
         if rest or section.text or section.terms or section.commands:
             text, number = section_block(section, rest, number)
@@ -83,9 +90,9 @@ def figure_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str) -> st
     StudyError
         If the page has no such picture; the message names the nearest.
     """
-    pieces = [piece for section in unpacked(words["sections"], table) for piece in section.pieces]
-    known = {piece.title: piece for piece in pieces if isinstance(piece, Figure)}
-    return in_words(table)(figure_block(_named(known, title, words["study"]), f"{slug(title)}-"))
+    sections = [*judged_sections(scores_of(words, table)), *_unpacked(words, table)]
+    known = {piece.title: piece for section in sections for piece in section.pieces if isinstance(piece, Figure)}
+    return in_words(words, table)(figure_block(_named(known, title, words["study"]), f"{slug(title)}-"))
 
 
 def _named(pictures: Mapping[str, Figure], title: str, study: str) -> Figure:
@@ -102,7 +109,7 @@ def columns_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str, colu
     StudyError
         If the page has no such table, or the table no such column; the message names the nearest.
     """
-    pieces = [piece for section in unpacked(words["sections"], table) for piece in section.pieces]
+    pieces = [piece for section in _unpacked(words, table) for piece in section.pieces]
     known = {piece.title: piece for piece in pieces if isinstance(piece, Table)}
     if title not in known:
         raise StudyError(f"The page of {words['study']} has no table {nearest(title, known)}")
@@ -112,7 +119,7 @@ def columns_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str, colu
             raise StudyError(f"{words['study']}, {title}: there is no column {nearest(name, list(piece.data))}")
     ends = [f"{name}{end}" for name in columns for end in ("", "_lower", "_upper")]
     chosen = dataclasses.replace(piece, data=piece.data[[name for name in ends if name in piece.data]])
-    return in_words(table)(table_block(chosen))
+    return in_words(words, table)(table_block(chosen))
 
 
 def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
@@ -124,10 +131,16 @@ def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
     scores = []
     for target, rows in risks.groupby("target", sort=False) if len(risks) else ():
         exact = words["exact"].get(target)
+        more: dict[str, Any] = {
+            field: curve[curve["target"] == target].drop(columns="target").reset_index(drop=True)
+            for field, title in CURVES.items()
+            if len(curve := rows_of(table, title))
+        }
+        more |= {"gold_draws": int((words.get("gold_draws") or {}).get(target, 0))}
+        more |= {"waits": (words.get("waits") or {}).get(target, {}), "clock_name": words.get("clock", "wall")}
         departures = rows_of(table, f"{DEPARTURES}, {target}")
-        draws = int(words.get("gold_draws", {}).get(target, 0))
         known = _told(rows.drop(columns="target"), exact)
-        scores.append(Scores(str(target), exact, known, departures=departures, gold_draws=draws))
+        scores.append(Scores(str(target), exact, known, departures=departures, **more))
     return scores
 
 
@@ -141,10 +154,8 @@ def _told(risks: "pd.DataFrame", exact: str | None) -> "pd.DataFrame":
     return risks
 
 
-def _risks(scores: Sequence[Scores]) -> list[Section]:
-    use = use_table(scores)
-    pieces = [*([use] if use else []), *map(risk_table, scores)]
-    return [Section("Risk at each budget", pieces=tuple(pieces))] if scores else []
+def _unpacked(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Section]:
+    return unpacked(words["sections"], table, words["pictures"])
 
 
 def _source(words: Mapping[str, Any]) -> str:

@@ -29,9 +29,9 @@ from approxmcmc.diagnostics.running import Completions, completion_clocks, is_ap
 from approxmcmc.diagnostics.standard import TO_TENTH_SD, departures
 from approxmcmc.diagnostics.traces import aligned
 from approxmcmc.study.declare import Declaration, estimands_of, is_averaged
-from approxmcmc.study.report.clocks import PageClock, clock_of
+from approxmcmc.study.report.clocks import PageClock, clock_of, is_foreign, setup_seconds
 from approxmcmc.study.report.intervals import LEAST_REPLICATES, NOTHING, Interval
-from approxmcmc.study.report.scores import ALL_ESTIMANDS, CONFIDENCE, STANDARD, Scores
+from approxmcmc.study.report.scores import ALL_ESTIMANDS, CONFIDENCE, STANDARD, WITHOUT_TAILS, Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,18 +63,12 @@ class Contest(Scores):
         What the seconds of the curves and budgets are.
     budgets
         Three times in seconds; the last is the longest that every chain reached.
-    over_time, over_data
-        Risk curves: a row per setting, estimand and point of the axis (``time`` or ``datapoints_touched``; settings
-        that count no data have none), with risk,
-        bias_sq and variance, their ends ``_lower`` and ``_upper``, and the squared error ``floor`` of the reference.
     """
 
     traces: Mapping[str, Sequence["xr.DataTree"]]
     reference: "xr.DataTree | None"
     clock: PageClock
     budgets: np.ndarray
-    over_time: "pd.DataFrame"
-    over_data: "pd.DataFrame"
 
 
 @functools.lru_cache(maxsize=2)
@@ -99,7 +93,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     longest = _longest(clocks.values())
     budgets = longest * 10.0 ** np.arange(-3.0 if longest > LONG else -2.0, 1.0)
     if reference is None:
-        return Contest(target, exact, pd.DataFrame(), traces, None, clock, budgets, pd.DataFrame(), pd.DataFrame())
+        return Contest(target, exact, pd.DataFrame(), traces, None, clock, budgets, clock_name=clock.name)
     if has_only_moments(reference):  # its labels may be those of another library
         names = list(described(reference).data_vars)
         traces = {label: aligned(runs, reference, names)[0] for label, runs in traces.items()}
@@ -113,6 +107,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     ends = {label: _grid(_longest([listed])) for label, listed in touched.items()}
     over_data = judge.errors(ends, touched, "datapoints_touched")
     at_budgets = [errors.at(budgets) for errors in over_time]
+    foreign = any(map(is_foreign, traces.values()))
     rows = []
     for errors in at_budgets:
         rival = next((e for e in at_budgets if (e.setting, e.estimand) == (exact, errors.estimand)), None)
@@ -128,8 +123,10 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
         reference,
         clock,
         budgets,
-        pd.DataFrame([row for errors in over_time for row in errors.at(grid).rows()]),
-        pd.DataFrame([row for errors in over_data for row in errors.rows()]),
+        over_time=pd.DataFrame([row for errors in over_time for row in errors.at(grid).rows()]),
+        over_data=pd.DataFrame([row for errors in over_data for row in errors.rows()]),
+        clock_name=clock.name,
+        waits={label: setup_seconds(runs) for label, runs in traces.items()} if foreign else {},
         departures=_departures(traces, reference, clocks, longest, RATE / len(results.study.targets)),
         gold_draws=draws_of(reference),
     )
@@ -232,7 +229,8 @@ class _Judge:
     ) -> "_Judge":
         functions = resolve(estimands_of(study, reference), next(iter(traces.values()))[0])
         averaged = {name: is_averaged(study, name) for name in functions}
-        return cls(traces, functions, reference, averaged, STANDARD if study.estimands is None else ALL_ESTIMANDS)
+        standard = WITHOUT_TAILS if has_only_moments(reference) else STANDARD
+        return cls(traces, functions, reference, averaged, ALL_ESTIMANDS if study.estimands else standard)
 
     def errors(
         self, points: Mapping[str, np.ndarray], clocks: Mapping[str, Sequence[Completions]], axis: str

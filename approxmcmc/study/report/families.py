@@ -23,7 +23,7 @@ def family(label: str) -> str:
     >>> family("test[epsilon=0.05]"), family("nuts")
     ('test', 'nuts')
     """
-    return label.partition("[")[0]
+    return label.partition("[")[0].rstrip()
 
 
 def in_words(labels: Sequence[str]) -> str:

@@ -1,4 +1,8 @@
-"""The figures of every study: risk against time and data, bias and variance apart, speed of the machine."""
+"""The figures of every study: risk against time and data, bias and variance apart, speed of the machine.
+
+Each is a function of tables (:class:`~approxmcmc.study.report.scores.Scores`), so that results in a store and results
+that ship with the package are drawn by the same code.
+"""
 
 import functools
 from collections.abc import Sequence
@@ -6,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.study.report.clocks import is_foreign, setup_seconds
-from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.families import FEW, drawn_in_full, family
 from approxmcmc.study.report.pieces import Figure
+from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.svg import COLOURS, DASHES, INK, MARKERS, subplots
 from approxmcmc.study.report.wording import enumeration, number, power_of_ten
 
@@ -45,85 +48,90 @@ def style_of(labels: Sequence[str], exact: str | None) -> dict[str, dict[str, An
     return styles
 
 
-def risk_against_time(contest: Contest) -> Figure:
+def risk_against_time(scores: Scores) -> Figure:
     """Draw risk against sampling time, both on log scales."""
+    assert scores.over_time is not None
     return _curves(
-        contest,
-        contest.over_time,
+        scores,
+        scores.over_time,
         "time",
-        title=f"Risk against time, {contest.target}",
-        x_label=f"{contest.clock.name} time per chain (s)",
+        title=f"Risk against time, {scores.target}",
+        x_label=f"{scores.clock_name} time per chain (s)",
         caption="Risk = bias² + variance of the running mean against seconds of sampling (compilation and set-up out, "
         "tuning and warm-up in). A straight line of slope −1 is error dominated by variance; a line that levels off "
         "has met its bias. A fitted distribution is a level line from the end of its fit.",
     )
 
 
-def risk_with_setup(contest: Contest) -> Figure | None:
-    """Draw risk against sampling time plus compilation; None if no setting is a foreign sampler."""
-    if not any(is_foreign(traces) for traces in contest.traces.values()):
+def risk_with_setup(scores: Scores) -> Figure | None:
+    """Draw risk against sampling time plus compilation; None if no setting is a sampler of another library."""
+    if not scores.waits or scores.over_time is None:
         return None
-    waits = {label: setup_seconds(traces) for label, traces in contest.traces.items()}
-    shifted = contest.over_time.assign(time=contest.over_time.time + contest.over_time.setting.map(waits))
-    told = enumeration([f"{label} {number(seconds)} s" for label, seconds in waits.items() if seconds] or ["none"])
+    shifted = scores.over_time.assign(time=scores.over_time.time + scores.over_time.setting.map(scores.waits))
+    told = enumeration(
+        [f"{label} {number(seconds)} s" for label, seconds in scores.waits.items() if seconds] or ["none"]
+    )
     return _curves(
-        contest,
+        scores,
         shifted,
         "time",
-        title=f"Risk against time with compilation, {contest.target}",
-        x_label=f"compilation, and {contest.clock.name} time per chain (s)",
+        title=f"Risk against time with compilation, {scores.target}",
+        x_label=f"compilation, and {scores.clock_name} time per chain (s)",
         caption="The same risk, each curve moved right by the compilation that a user of the setting waits for in a "
         f"fresh process before the first step: {told}; 0 s for others. It is the longest of any cell of the setting.",
     )
 
 
-def risk_against_data(contest: Contest) -> Figure:
-    """Draw risk against data points read: the axis that does not depend on the machine."""
+def risk_against_data(scores: Scores) -> Figure | None:
+    """Draw risk against data points read, the axis that does not depend on the machine; None if no setting counts."""
+    if scores.over_data is None or scores.over_data.empty:
+        return None
     return _curves(
-        contest,
-        contest.over_data,
+        scores,
+        scores.over_data,
         "datapoints_touched",
-        title=f"Risk against data read, {contest.target}",
+        title=f"Risk against data read, {scores.target}",
         x_label="data points touched per chain",
         caption="The same risk against the number of data points read, which is the same on every machine. "
         "A sampler that does not count them has no curve.",
     )
 
 
-def _curves(contest: Contest, curves: "pd.DataFrame", axis: str, *, title: str, x_label: str, caption: str) -> Figure:
-    estimands = contest.estimands[:LARGEST_PANELS]
+def _curves(scores: Scores, curves: "pd.DataFrame", axis: str, *, title: str, x_label: str, caption: str) -> Figure:
+    estimands = scores.estimands[:LARGEST_PANELS]
     figure, axes = _panels(len(estimands))
     for panel, estimand in zip(axes, estimands, strict=True):
         log_axes(panel)
         drawn = curves[curves.estimand == estimand]
         lowest = _lowest(drawn, ("risk",))
-        _bands(panel, drawn, "risk", axis, contest, lowest, estimand)
+        _bands(panel, drawn, "risk", axis, scores, lowest, estimand)
         _hatch_floor(panel, drawn, lowest)
         panel.set_title(estimand)
         panel.set_xlabel(x_label)
     axes[0].set_ylabel("risk")
     legend_below(figure, axes)
-    labels = list(contest.traces)
-    if len(drawn_in_full(labels, contest.exact, contest.at_last_budget(estimands[0]))) < len(labels):
+    labels = scores.settings
+    if len(drawn_in_full(labels, scores.exact, scores.at_last_budget(estimands[0]))) < len(labels):
         caption += FOLDED
-    if len(contest.estimands) > len(estimands):
-        caption += f" The first {len(estimands)} of {len(contest.estimands)} estimands."
+    if len(scores.estimands) > len(estimands):
+        caption += f" The first {len(estimands)} of {len(scores.estimands)} estimands."
     floors = enumeration([number(float(f)) for f in curves.floor.unique()[:LARGEST_PANELS]])
     caption += f" {BANDS} Hatched, unless far below: the squared standard error of the gold standard, {floors}."
     return Figure(title, caption, figure, curves.drop(columns=[c for c in curves if c.startswith(("bias", "var"))]))
 
 
-def bias_and_variance(contest: Contest) -> Figure:
+def bias_and_variance(scores: Scores) -> Figure:
     """Draw the two parts of the risk of the first estimand against time, side by side on one scale."""
-    estimand = contest.estimands[0]
-    curves = contest.over_time[contest.over_time.estimand == estimand]
+    assert scores.over_time is not None
+    estimand = scores.estimands[0]
+    curves = scores.over_time[scores.over_time.estimand == estimand]
     lowest = _lowest(curves, ("bias_sq", "variance"))
     figure, axes = subplots(1, 2, figsize=(9.6, 4.4), sharex=True, sharey=True)
     for panel, name, heading in zip(axes, ("bias_sq", "variance"), ("bias²", "variance"), strict=True):
         log_axes(panel)
-        _bands(panel, curves, name, "time", contest, lowest, estimand)
+        _bands(panel, curves, name, "time", scores, lowest, estimand)
         panel.set_title(f"{heading} of {estimand}")
-        panel.set_xlabel(f"{contest.clock.name} time per chain (s)")
+        panel.set_xlabel(f"{scores.clock_name} time per chain (s)")
     _hatch_floor(axes[0], curves, lowest)
     legend_below(figure, axes)
     caption = (
@@ -131,7 +139,7 @@ def bias_and_variance(contest: Contest) -> Figure:
         "error of the gold standard. It may come out negative, where a log scale cannot show it: such points are left "
         f"out, and the table and the CSV keep them. Bands that reach the lower edge contain zero. {BANDS}"
     )
-    return Figure(f"Bias² and variance, {contest.target}", caption, figure, contest.over_time)
+    return Figure(f"Bias² and variance, {scores.target}", caption, figure, scores.over_time)
 
 
 def machine_health(records: "pd.DataFrame") -> Figure | None:
@@ -184,15 +192,15 @@ def machine_health(records: "pd.DataFrame") -> Figure | None:
 
 
 def _bands(
-    panel: "Axes", curves: "pd.DataFrame", name: str, axis: str, contest: Contest, lowest: float, estimand: str
+    panel: "Axes", curves: "pd.DataFrame", name: str, axis: str, scores: Scores, lowest: float, estimand: str
 ) -> None:
     """Draw one quantity of every setting on log axes, with bands for those of `drawn_in_full`, else a thin line.
 
     Values that are not positive are left out.
     """
-    labels = list(contest.traces)
-    in_full = drawn_in_full(labels, contest.exact, contest.at_last_budget(estimand))
-    for label, style in style_of(labels, contest.exact).items():
+    labels = scores.settings
+    in_full = drawn_in_full(labels, scores.exact, scores.at_last_budget(estimand))
+    for label, style in style_of(labels, scores.exact).items():
         rows = curves[curves.setting == label]
         if rows.empty:  # this setting does not count data
             continue

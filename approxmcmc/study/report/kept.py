@@ -18,7 +18,6 @@ from approxmcmc.engine.compiler.code_version import PACKAGE, version
 from approxmcmc.engine.files.checksums import with_checksum
 from approxmcmc.study.json_files import read_json, write_bytes
 from approxmcmc.study.machine import LIBRARIES
-from approxmcmc.study.report.marks import marks_of
 from approxmcmc.study.report.pieces import Figure, Note, Table
 from approxmcmc.study.report.svg import svg_document
 
@@ -80,9 +79,7 @@ def _plain(piece: Piece) -> dict[str, Any]:
     if not isinstance(piece, Note):
         fields["data"] = _as_lists(piece.data)
     if isinstance(piece, Figure):
-        words, table = piece.marks or marks_of(piece.figure)
         fields["figure"] = svg_document(piece.figure)
-        fields["marks"] = [words, _as_lists(table)]
     return fields
 
 
@@ -90,8 +87,6 @@ def _revived(fields: dict[str, Any]) -> Piece:
     kind = KINDS[fields.pop("kind")]
     if "data" in fields:
         fields["data"] = _frame(**fields["data"])
-    if "marks" in fields:
-        fields["marks"] = fields["marks"][0], _frame(**fields["marks"][1])
     piece: Piece = kind(**fields)
     return piece
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from approxmcmc.study.report.page import table_view
 from approxmcmc.study.report.pieces import Figure, Section, Table
-from approxmcmc.study.report.svg import inline_svg, svg_document
+from approxmcmc.study.report.svg import inline_svg, rounded, svg_document
 from approxmcmc.study.report.wording import NO_INTERVAL
 
 NAMESPACE = "http://www.w3.org/2000/svg"
@@ -29,32 +29,6 @@ def picture(piece: Figure, prefix: str) -> str:
 def slim(document: str) -> str:
     """Return matplotlib's SVG document in fewer bytes, with the same appearance."""
     return _styles_once(_ids_in_use(rounded(document)))
-
-
-def rounded(document: str) -> str:
-    """Cut the coordinates of a picture to hundredths of a point, those of its lines to tenths; text is unchanged."""
-    coarse = re.sub(r'\bd="[^"]*"', lambda path: _lines(re.sub(r"(\d+\.\d)\d+", r"\1", path[0])), document)
-    return re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]), coarse)
-
-
-def _lines(path: str) -> str:
-    """Return a path in fewer characters; if it has no curves, each point is relative to the one before."""
-    if re.search("[CQ]", path):
-        return re.sub(" ?([MLCQz]) ?", r"\1", re.sub(r"(\d)\.0(?=[ \"])", r"\1", " ".join(path.split())))
-    return 'd="' + "".join(_ways(part) for part in re.findall('M[^M"]*', path)) + '"'
-
-
-def _ways(part: str) -> str:
-    """Return a piece of a path, ``M x y L x y ... z``, with each point but the first relative to the one before."""
-    numbers = [float(number) for number in re.findall(r"-?[\d.]+", part)]
-    ways = [_short(there - here) for here, there in zip(numbers, numbers[2:], strict=False)]
-    way = re.sub(r" (?=-)|(?<=\.\d) (?=\.)", "", " ".join(ways))
-    start = " ".join(map(_short, numbers[:2]))
-    return f"M{start}{'l' if ways else ''}{way}{'z' if 'z' in part else ''}"
-
-
-def _short(number: float) -> str:
-    return re.sub(r"\b0\.", ".", f"{round(number, 1) + 0.0:g}")
 
 
 def _ids_in_use(document: str) -> str:

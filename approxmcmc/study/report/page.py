@@ -5,12 +5,12 @@ is removed, the files are moved into place, and the new page comes last. So a pa
 come from the same run: where a kill interrupts this, there is no page, and the next report makes it.
 """
 
+import importlib.resources
 import math
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,53 +23,21 @@ from approxmcmc.study.report.svg import inline_svg, svg_document
 from approxmcmc.study.report.wording import estimate, number, slug, unique
 
 if TYPE_CHECKING:
-    from approxmcmc.study.results import StudyResults
+    from approxmcmc.study.report.document import Report
 
 
 PAGE = "index.html"
+PROVENANCE = "Provenance"  # a section that keeps the labels of the code
 
 
-def write_report(results: "StudyResults", folder: str | os.PathLike[str]) -> Path:
-    """Write the report of a study from its finished cells.
-
-    Parameters
-    ----------
-    results
-        Records, traces and gold standards of a study at one preset.
-    folder
-        Receives ``index.html``, ``figures/`` (SVG and CSV) and ``tables/`` (CSV); files of an earlier report under
-        these names are replaced.
-
-    Returns
-    -------
-    Path
-        The page.
-    """
-    from approxmcmc.study.report.content import compose
-
-    return write_page(folder, **compose(results))
-
-
-def write_page(
-    folder: str | os.PathLike[str],
-    *,
-    title: str,
-    subtitle: str,
-    banners: Sequence[str],
-    answer: Sequence[str],
-    sections: Sequence[Section],
-    footer: str = "",
-) -> Path:
-    """Render sections and write the page with its files; return the path of ``index.html``."""
+def write_page(folder: str | os.PathLike[str], report: "Report") -> Path:
+    """Render a report and write the page with its files; return the path of ``index.html``."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     with scratch_folder(folder / PAGE) as scratch:
         for kind in ("figures", "tables"):
             (scratch / kind).mkdir()
-        names: set[str] = set()
-        views = [_section_view(section, names, scratch) for section in sections]
-        html = _render(title=title, subtitle=subtitle, banners=banners, answer=answer, sections=views, footer=footer)
-        (scratch / PAGE).write_text(html, encoding="utf-8")
+        (scratch / PAGE).write_text(page_text(report, scratch), encoding="utf-8")
         (folder / PAGE).unlink(missing_ok=True)
         for kind in ("figures", "tables"):
             shutil.rmtree(folder / kind, ignore_errors=True)
@@ -78,58 +46,73 @@ def write_page(
     return folder / PAGE
 
 
-def _render(**values: Any) -> str:
+def page_text(report: "Report", files: Path | None = None) -> str:
+    """Return the page of a report; with `files`, its figures and tables are also written to that folder, and linked."""
     with extra("studies", "A report"):
         import jinja2
         from markupsafe import Markup
 
-    here = files("approxmcmc.study.report")
+    here = importlib.resources.files("approxmcmc.study.report")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
     template = environment.from_string((here / "template.html").read_text(encoding="utf-8"))
-    style = Markup((here / "style.css").read_text(encoding="utf-8"))
-    script = Markup((here / "sort.js").read_text(encoding="utf-8"))
-    return template.render(style=style, script=script, **values)
+    names: set[str] = set()
+    worded = report.worded
+    return template.render(
+        style=Markup((here / "style.css").read_text(encoding="utf-8")),
+        script=Markup((here / "sort.js").read_text(encoding="utf-8")),
+        title=report.title,
+        subtitle=report.subtitle,
+        banners=list(map(worded, report.notes)),
+        answer=list(map(worded, report.answer)),
+        sections=[_section_view(section, names, files, worded) for section in report.sections],
+        footer=report.footer,
+        linked=files is not None,
+    )
 
 
-def _section_view(section: Section, names: set[str], scratch: Path) -> dict[str, Any]:
+def _section_view(
+    section: Section, names: set[str], files: Path | None, worded: Callable[[str], str]
+) -> dict[str, Any]:
+    if section.title == PROVENANCE:
+        worded = str
     identity = unique(slug(section.title), names)
     pieces = []
     for piece in section.pieces:
         anchor = unique(slug(piece.title), names)
-        pieces.append(
-            _figure_view(piece, anchor, scratch)
-            if isinstance(piece, Figure)
-            else _saved_table_view(piece, anchor, scratch)
-        )
+        view = _figure_view if isinstance(piece, Figure) else _table_view
+        head = {"id": anchor, "title": worded(piece.title), "caption": worded(piece.caption), "svg": None}
+        pieces.append(head | view(piece, anchor, files, worded))
     return {
         "id": identity,
-        "title": section.title,
-        "text": section.text,
-        "terms": section.terms,
+        "title": worded(section.title),
+        "text": list(map(worded, section.text)),
+        "terms": [(term, worded(meaning)) for term, meaning in section.terms],
         "pieces": pieces,
         "commands": section.commands,
     }
 
 
-def _figure_view(piece: Figure, anchor: str, scratch: Path) -> dict[str, Any]:
+def _figure_view(piece: Figure, anchor: str, files: Path | None, worded: Callable[[str], str]) -> dict[str, Any]:
     from markupsafe import Markup
 
-    document = svg_document(piece.figure)
-    (scratch / "figures" / f"{anchor}.svg").write_text(document, encoding="utf-8")
-    piece.data.to_csv(scratch / "figures" / f"{anchor}.csv", index=False)
-    svg = Markup(inline_svg(document, anchor, escape(piece.title, quote=True)))
-    return {"id": anchor, "title": piece.title, "caption": piece.caption, "svg": svg}
+    document = svg_document(piece.figure, worded)
+    if files is not None:
+        (files / "figures" / f"{anchor}.svg").write_text(document, encoding="utf-8")
+        piece.data.to_csv(files / "figures" / f"{anchor}.csv", index=False)
+    return {"svg": Markup(inline_svg(document, anchor, escape(worded(piece.title), quote=True)))}
 
 
-def _saved_table_view(piece: Table, anchor: str, scratch: Path) -> dict[str, Any]:
-    piece.data.to_csv(scratch / "tables" / f"{anchor}.csv", index=False)
-    return {"id": anchor, "title": piece.title, "caption": piece.caption, "svg": None} | table_view(piece)
+def _table_view(piece: Table, anchor: str, files: Path | None, worded: Callable[[str], str]) -> dict[str, Any]:
+    if files is not None:
+        piece.data.to_csv(files / "tables" / f"{anchor}.csv", index=False)
+    return table_view(piece, worded)
 
 
-def table_view(piece: Table) -> dict[str, Any]:
+def table_view(piece: Table, worded: Callable[[str], str] = str) -> dict[str, Any]:
     """Return headings and cells of a table as a page shows them: an estimate and its interval share one cell.
 
-    A column without any entry is left out. A column of settings, such as 0.05 and 0.1, has no trailing zeros.
+    `worded` replaces labels by names. A column without any entry is left out. A column of settings, such as 0.05 and
+    0.1, has no trailing zeros.
     """
     present = list(piece.data.columns)
     ends = {f"{base}{end}" for base in present for end in ("_lower", "_upper")}
@@ -144,7 +127,7 @@ def table_view(piece: Table) -> dict[str, Any]:
         }
         for name in names
     ]
-    rows = [[_cell(record, name, formats) for name in names] for record in records]
+    rows = [[_cell(record, name, formats, worded) for name in names] for record in records]
     return {"columns": columns, "rows": rows, "families": _families(records)}
 
 
@@ -159,7 +142,9 @@ def _families(records: Sequence[Mapping[Any, Any]]) -> list[str]:
     ]
 
 
-def _cell(record: Mapping[Any, Any], name: str, formats: Mapping[str, str]) -> dict[str, Any]:
+def _cell(
+    record: Mapping[Any, Any], name: str, formats: Mapping[str, str], worded: Callable[[str], str]
+) -> dict[str, Any]:
     value = record[name]
     spec = formats.get(name, "")
     cell: dict[str, Any] = {
@@ -184,7 +169,7 @@ def _cell(record: Mapping[Any, Any], name: str, formats: Mapping[str, str]) -> d
         if "\n" in text.strip():
             cell.update(text=cause(text), long=text)
         else:
-            cell["text"] = text
+            cell["text"] = text if cell["code"] else worded(text)
     return cell
 
 

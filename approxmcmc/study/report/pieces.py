@@ -6,7 +6,7 @@ the three as one entry, "x [x_lower, x_upper]". NaN prints as a blank: an undefi
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -26,17 +26,13 @@ class Figure:
     figure
         The matplotlib figure, or its SVG document.
     data
-        The plotted numbers; written as CSV next to the page.
-    marks
-        Text and table of the picture, as `approxmcmc.study.report.marks.marks_of` returns them, if `figure` is an SVG
-        document, from which they cannot be read; None otherwise.
+        The plotted numbers, as a tidy table; written as CSV next to the page.
     """
 
     title: str
     caption: str
     figure: "matplotlib.figure.Figure | str"
     data: "pd.DataFrame"
-    marks: "tuple[dict[str, Any], pd.DataFrame] | None" = None
 
 
 @dataclasses.dataclass(frozen=True)

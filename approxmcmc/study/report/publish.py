@@ -10,9 +10,10 @@ from approxmcmc.errors import StudyError
 from approxmcmc.study.json_files import plain, write_bytes
 from approxmcmc.study.published import VERSION
 from approxmcmc.study.report.clocks import clock_of
-from approxmcmc.study.report.content import compose_published
+from approxmcmc.study.report.content import publishable
 from approxmcmc.study.report.evidence import gather
-from approxmcmc.study.report.shipped import packed, to_bytes, words_to_text
+from approxmcmc.study.report.shipped import CURVES, RISK, packed, pictures_to_bytes, to_bytes, words_to_text
+from approxmcmc.study.report.tables import DEPARTURES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +39,7 @@ def publish(
     results
         Records, traces and gold standards of a study at one preset.
     data
-        Folder of ``NAME.csv.gz`` and ``NAME.json``; both are replaced atomically.
+        Folder of ``NAME.csv.gz``, ``NAME.pictures.gz`` and ``NAME.json``; each is replaced atomically.
     pages
         Folder of the documentation's pages. If it has no page of this study, ``NAME.md`` is written there: a title,
         from the first line of the study's file, and the directive that draws the rest. Write the answer between them.
@@ -55,14 +56,18 @@ def publish(
         )
     name = results.study.name
     folder = Path(data)
-    content = compose_published(results)
-    words, rows = packed(content.pop("sections"), risks_of(results))
+    content = publishable(results)
+    words, rows, pictures = packed(content.pop("sections"), tables_of(results))
     table = to_bytes(rows)
-    written = [folder / f"{name}.csv.gz", folder / f"{name}.json"]
+    drawn = pictures_to_bytes(pictures)
+    written = [folder / f"{name}.csv.gz", folder / f"{name}.pictures.gz", folder / f"{name}.json"]
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(written[0], table)
-    told = {**_facts(results), **content, "sections": words, "table": checksum_of(table)}
-    write_bytes(written[1], with_checksum(words_to_text(plain(told))))
+    write_bytes(written[1], drawn)
+    checksums = {"table": checksum_of(table), "pictures": checksum_of(drawn)}
+    write_bytes(
+        written[2], with_checksum(words_to_text(plain({**_facts(results), **content, "sections": words} | checksums)))
+    )
     if pages is not None and not (page := Path(pages) / f"{name}.md").exists():
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text(STUB.format(title=_title(results), name=name), encoding="utf-8")
@@ -75,16 +80,21 @@ def _title(results: "StudyResults") -> str:
     return lines[0].strip('"').rstrip(".") if lines and lines[0].startswith('"""') else results.study.name
 
 
-def risks_of(results: "StudyResults") -> "pd.DataFrame | None":
-    """Return the risks at each budget of all targets that have a gold standard; None if no target has one."""
+def tables_of(results: "StudyResults") -> "dict[str, pd.DataFrame]":
+    """Return the tables behind the risks of all targets that have a gold standard, by title; {} if no target has one.
+
+    They are the risks at each budget, the curves, and how wrong each setting is at the last budget.
+    """
     import pandas as pd
 
     judged = [contest for contest in gather(results) if contest.reference is not None]
-    if not judged:
-        return None
-    frame = pd.concat([contest.at_budgets.assign(target=contest.target) for contest in judged], ignore_index=True)
-    frame.insert(0, "target", frame.pop("target"))
-    return frame
+    tables = {}
+    for title, field in {RISK: "at_budgets", **{title: field for field, title in CURVES.items()}}.items():
+        frames = [getattr(contest, field).assign(target=contest.target) for contest in judged]
+        if frames:
+            tables[title] = pd.concat(frames, ignore_index=True)
+            tables[title].insert(0, "target", tables[title].pop("target"))
+    return tables | {f"{DEPARTURES}, {contest.target}": contest.departures for contest in judged}
 
 
 def _facts(results: "StudyResults") -> dict[str, Any]:

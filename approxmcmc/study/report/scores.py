@@ -10,11 +10,13 @@ scale by the ratio of the normal quantiles.
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from scipy import special
 
 from approxmcmc.diagnostics.standard import MEANS, TAILS, VARIANCES
+from approxmcmc.study.names import spelled
 from approxmcmc.study.report.intervals import LEAST_REPLICATES, Interval
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 LARGEST_FLOOR = 0.1  # share of a risk; above it, the error of the gold standard may decide the order
 IN_SD = ", in posterior sd"
+WITHOUT_TAILS = f"means and spreads{IN_SD}"  # the same, against a gold standard known by its moments
 STANDARD = f"means, spreads and tails{IN_SD}"  # average over all coordinates of the standard estimands
 ALL_ESTIMANDS = f"all estimands{IN_SD}"  # average over all coordinates of the study's own estimands
 MANY_REPLICATES = 1000  # a study that needs more to order two settings may take them as equal
@@ -47,6 +50,14 @@ class Scores:
         deviations, the time to a tenth of one, and which differences chance does not explain; None if unknown.
     gold_draws
         Number of draws of the gold standard; 0 if unknown.
+    over_time, over_data
+        Risk curves: a row per setting, estimand and point of the axis (``time`` or ``datapoints_touched``; settings
+        that count no data have none), with risk, bias_sq and variance, their ends ``_lower`` and ``_upper``, and the
+        squared error ``floor`` of the gold standard; None if unknown.
+    clock_name
+        What the seconds are: those of the "wall" clock or of the "processor".
+    waits
+        Seconds of compilation before the first step, by setting; empty if no setting is of another library.
     """
 
     target: str
@@ -54,6 +65,31 @@ class Scores:
     at_budgets: "pd.DataFrame"
     departures: "pd.DataFrame | None" = dataclasses.field(default=None, kw_only=True)
     gold_draws: int = dataclasses.field(default=0, kw_only=True)
+    over_time: "pd.DataFrame | None" = dataclasses.field(default=None, kw_only=True)
+    over_data: "pd.DataFrame | None" = dataclasses.field(default=None, kw_only=True)
+    clock_name: str = dataclasses.field(default="wall", kw_only=True)
+    waits: Mapping[str, float] = dataclasses.field(default_factory=dict, kw_only=True)
+
+    def named(self, names: Mapping[str, str]) -> "Scores":
+        """Return the scores with the names that a study gives its settings, estimands and targets."""
+
+        def named(table: "pd.DataFrame | None") -> "pd.DataFrame | None":
+            if table is None or table.empty:
+                return table
+            columns = [name for name in ("setting", "estimand") if name in table]
+            return table.assign(**{name: table[name].map(lambda label: spelled(label, names)) for name in columns})
+
+        return Scores(
+            spelled(self.target, names),
+            None if self.exact is None else spelled(self.exact, names),
+            named(self.at_budgets),
+            departures=named(self.departures),
+            gold_draws=self.gold_draws,
+            over_time=named(self.over_time),
+            over_data=named(self.over_data),
+            clock_name=self.clock_name,
+            waits={spelled(label, names): seconds for label, seconds in self.waits.items()},
+        )
 
     @property
     def settings(self) -> list[str]:
@@ -94,6 +130,7 @@ def words_of(estimand: str) -> str:
     """Return what an error is averaged over, for a sentence."""
     known = {
         STANDARD: "over the means, spreads and tails of all coordinates",
+        WITHOUT_TAILS: "over the means and spreads of all coordinates",
         ALL_ESTIMANDS: "over all coordinates of all estimands",
         MEANS: "over the means of all coordinates",
         VARIANCES: "over the variances of all coordinates",

@@ -1,9 +1,10 @@
-"""Pack the results of a study into two files that ship with the package: one of numbers, one of text.
+"""Pack the results of a study into three files that ship with the package: numbers, text and pictures.
 
 ``NAME.csv.gz`` is one table with the rows of all tables and pictures: the first column names the piece that a row
-belongs to, and a row has the columns of that piece; the rows ``risk`` are the risks at each budget. ``NAME.json`` holds
-sections, captions, headings, styles of pictures, and the provenance of the numbers. Pages are drawn from the two files,
-see :mod:`approxmcmc.study.report.drawn_page`.
+belongs to, and a row has the columns of that piece; the rows ``risk`` are the risks at each budget, ``risk over time``
+and ``risk over data`` the curves. ``NAME.json`` holds sections, captions, headings, and the provenance of the numbers.
+``NAME.pictures.gz`` holds the pictures of the study's own analyses as SVG, by title. Figures of the risk are drawn from
+their tables, see :mod:`approxmcmc.study.report.drawn_page`.
 """
 
 import gzip
@@ -11,17 +12,17 @@ import io
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
 from typing import TYPE_CHECKING, Any
 
-from approxmcmc.study.report.marks import drawn, marks_of
 from approxmcmc.study.report.pieces import Figure, Section, Table
-from approxmcmc.study.report.wording import setting_in_words
+from approxmcmc.study.report.svg import rounded, svg_document
+from approxmcmc.study.report.wording import LIST, naming
 
 if TYPE_CHECKING:
     import pandas as pd
 
 RISK = "risk"  # the piece with the risks at each budget
+CURVES = {"over_time": "risk over time", "over_data": "risk over data"}  # the pieces with the curves
 DIGITS = "%.7g"
 LARGEST = 100_000_000  # bytes of a table: a small compressed file can claim any number
 NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf|nan")
@@ -41,48 +42,53 @@ NAMING = (
 )
 
 
-def packed(sections: Sequence[Section], risks: "pd.DataFrame | None") -> "tuple[list[dict[str, Any]], pd.DataFrame]":
-    """Return the text of the sections as dicts, and one table with the rows of all pieces and of the risks."""
+def packed(
+    sections: Sequence[Section], tables: Mapping[str, "pd.DataFrame"]
+) -> "tuple[list[dict[str, Any]], pd.DataFrame, dict[str, str]]":
+    """Return the text of the sections as dicts, one table with the rows of all pieces, and the pictures by title.
+
+    `tables` are further pieces by title, such as the risks.
+    """
     import pandas as pd
 
-    frames = [] if risks is None else [risks.assign(piece=RISK)]
+    frames = [table.assign(piece=title) for title, table in tables.items()]
+    pictures: dict[str, str] = {}
     words = []
     for section in sections:
-        told = []
+        pieces = []
         for piece in section.pieces:
             common = {"kind": type(piece).__name__, "title": piece.title, "caption": piece.caption}
+            columns = list(map(str, piece.data.columns))
             if isinstance(piece, Figure):
-                picture, data = piece.marks or marks_of(piece.figure)
-                told.append({**common, "picture": picture})
+                pictures[piece.title] = rounded(svg_document(piece.figure))
             else:
-                data = piece.data
-                told.append({**common, "headings": dict(piece.headings), "formats": dict(piece.formats)})
-            told[-1]["columns"] = list(map(str, data.columns))
-            frames.append(data.set_axis(told[-1]["columns"], axis=1).assign(piece=piece.title))
-        kept = {"title": section.title, "text": section.text, "terms": section.terms, "commands": section.commands}
-        words.append({**kept, "pieces": told})
+                common |= {"headings": dict(piece.headings), "formats": dict(piece.formats)}
+            pieces.append({**common, "columns": columns})
+            frames.append(piece.data.set_axis(columns, axis=1).assign(piece=piece.title))
+        head = {"title": section.title, "text": section.text, "terms": section.terms, "commands": section.commands}
+        words.append({**head, "pieces": pieces})
     table = pd.concat([frame.astype(object) for frame in frames if len(frame)], ignore_index=True)
-    return words, table[["piece", *(name for name in table if name != "piece")]]
+    return words, table[["piece", *(name for name in table if name != "piece")]], pictures
 
 
-def unpacked(words: Sequence[Mapping[str, Any]], table: "pd.DataFrame") -> list[Section]:
-    """Rebuild the sections from the text and the table that :func:`packed` returned; pictures are drawn again."""
+def unpacked(words: Sequence[Mapping[str, Any]], table: "pd.DataFrame", pictures: Mapping[str, str]) -> list[Section]:
+    """Rebuild the sections from what :func:`packed` returned."""
     return [
         Section(
             section["title"],
             tuple(section["text"]),
             tuple((str(term), str(meaning)) for term, meaning in section["terms"]),
-            tuple(_piece(piece, table) for piece in section["pieces"]),
+            tuple(_piece(piece, table, pictures) for piece in section["pieces"]),
             tuple(section["commands"]),
         )
         for section in words
     ]
 
 
-def _piece(words: Mapping[str, Any], table: "pd.DataFrame") -> Figure | Table:
+def _piece(words: Mapping[str, Any], table: "pd.DataFrame", pictures: Mapping[str, str]) -> Figure | Table:
     data = rows_of(table, words["title"], words["columns"])
     if words["kind"] == "Figure":
-        return Figure(words["title"], words["caption"], drawn(words["picture"], data, in_words(table)), data)
+        return Figure(words["title"], words["caption"], pictures[words["title"]], data)
     return Table(words["title"], words["caption"], data, words["headings"], words["formats"])
 
 
@@ -104,36 +110,51 @@ def _values(column: "pd.Series[str]") -> Any:
     return pd.Series([float(text) if number else text or None for text, number in cells], column.index, dtype=object)
 
 
-def in_words(table: "pd.DataFrame") -> Callable[[str], str]:
-    """Return a function of a text that replaces code names of settings and data sets by words."""
+def in_words(words: Mapping[str, Any], table: "pd.DataFrame") -> Callable[[str], str]:
+    """Return a function of a text that replaces labels of settings and data sets by the names of the study."""
     columns = [name for name in NAMING if name in table]
-    names = {part for name in columns for cell in set(table[name]) for part in re.split(r", (?![^\[]*\])", cell)}
-    words = {name: setting_in_words(name) for name in sorted(names, key=len, reverse=True) if CODE.fullmatch(name)}
-    spelled: dict[str, str] = {}
-    for name in (name for name, told in words.items() if told != name):
-        spelled |= dict.fromkeys((re.sub(r"([_\[\]])", r"\\\1", name), escape(name), name), words[name])
-    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, spelled)) + r")(?![\w\[]|\.\w)") if spelled else None
-    return lambda text: pattern.sub(lambda found: spelled[found[1]], text) if pattern else text
+    labels = {part for name in columns for cell in set(table[name]) for part in LIST.split(cell)}
+    return naming(filter(CODE.fullmatch, labels), words.get("names") or {})
 
 
 def to_bytes(table: "pd.DataFrame") -> bytes:
     """Return a table as compressed CSV, the same bytes for the same table."""
-    text = table.to_csv(index=False, float_format=DIGITS, lineterminator="\n")
-    buffer = io.BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as file:
-        file.write(text.encode())
-    return buffer.getvalue()
+    return _compressed(table.to_csv(index=False, float_format=DIGITS, lineterminator="\n"))
 
 
 def from_bytes(content: bytes) -> "pd.DataFrame":
     """Return the table in these bytes, with all cells as text."""
     import pandas as pd
 
+    return pd.read_csv(io.StringIO(_uncompressed(content)), dtype=str, keep_default_na=False)
+
+
+def pictures_to_bytes(pictures: Mapping[str, str]) -> bytes:
+    """Return pictures by title as compressed JSON, the same bytes for the same pictures."""
+    return _compressed(json.dumps(dict(pictures), ensure_ascii=False, sort_keys=True))
+
+
+def pictures_from_bytes(content: bytes) -> dict[str, str]:
+    """Return the pictures in these bytes."""
+    pictures = json.loads(_uncompressed(content))
+    if not isinstance(pictures, dict) or not all(isinstance(picture, str) for picture in pictures.values()):
+        raise ValueError("its pictures are not texts by title")
+    return pictures
+
+
+def _compressed(text: str) -> bytes:
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0, filename="") as file:
+        file.write(text.encode())
+    return buffer.getvalue()
+
+
+def _uncompressed(content: bytes) -> str:
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
         text = file.read(LARGEST + 1)
     if len(text) > LARGEST:
-        raise ValueError(f"its table has more than {LARGEST / 1e6:.0f} MB")
-    return pd.read_csv(io.BytesIO(text), dtype=str, keep_default_na=False)
+        raise ValueError(f"it has more than {LARGEST / 1e6:.0f} MB")
+    return text.decode()
 
 
 def words_to_text(words: Mapping[str, Any]) -> str:

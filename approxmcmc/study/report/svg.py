@@ -7,6 +7,7 @@ same picture is readable on a light and on a dark background. Text stays text: i
 import contextlib
 import io
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.study.report.safe_svg import safe_svg
@@ -73,18 +74,62 @@ def subplots(*args: Any, **kwargs: Any) -> tuple["MatplotlibFigure", Any]:
     return figure, axes
 
 
-def svg_document(figure: "MatplotlibFigure | str") -> str:
+def svg_document(figure: "MatplotlibFigure | str", worded: Callable[[str], str] | None = None) -> str:
     """Return a figure, or an SVG document, as a safe SVG document: the same text for the same figure.
 
-    A document may come from a store of another user; so what a picture does not need is left out of it.
+    A document may come from a store of another user; so what a picture does not need is left out of it. `worded`
+    replaces labels in its texts by names; a figure of matplotlib makes room for them.
     """
     if isinstance(figure, str):
-        return safe_svg(figure)
+        document = safe_svg(figure)
+        return document if worded is None else re.sub(r">([^<>]+)<", lambda text: f">{worded(text[1])}<", document)
+    if worded is not None:
+        _name_texts(figure, worded)
 
     buffer = io.StringIO()
     with styled():
         figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     return safe_svg(buffer.getvalue())
+
+
+def _name_texts(figure: "MatplotlibFigure", worded: Callable[[str], str]) -> None:
+    """Replace the labels in the texts of a figure; a legend gets as many columns as fit."""
+    from matplotlib.text import Text
+
+    for text in figure.findobj(Text):
+        if (named := worded(shown := text.get_text())) != shown:  # type: ignore[attr-defined]
+            text.set_text(named)  # type: ignore[attr-defined]
+
+
+def rounded(document: str) -> str:
+    """Cut the coordinates of a picture to hundredths of a point, those of its lines to tenths; text is unchanged.
+
+    A picture that has been cut stays as it is.
+    """
+    coarse = re.sub(r'\bd="[^"]*"', lambda path: _lines(re.sub(r"(\d+\.\d)\d+", r"\1", path[0])), document)
+    return re.sub(r"<[^>]+>", lambda tag: re.sub(r"(\d+\.\d\d)\d+", r"\1", tag[0]), coarse)
+
+
+def _lines(path: str) -> str:
+    """Return a path in fewer characters; if it has no curves, each point is relative to the one before."""
+    if "l" in path:  # its points are relative
+        return path
+    if re.search("[CQ]", path):
+        return re.sub(" ?([MLCQz]) ?", r"\1", re.sub(r"(\d)\.0(?=[ \"])", r"\1", " ".join(path.split())))
+    return 'd="' + "".join(_ways(part) for part in re.findall('M[^M"]*', path)) + '"'
+
+
+def _ways(part: str) -> str:
+    """Return a piece of a path, ``M x y L x y ... z``, with each point but the first relative to the one before."""
+    numbers = [float(number) for number in re.findall(r"-?[\d.]+", part)]
+    ways = [_short(there - here) for here, there in zip(numbers, numbers[2:], strict=False)]
+    way = re.sub(r" (?=-)|(?<=\.\d) (?=\.)", "", " ".join(ways))
+    start = " ".join(map(_short, numbers[:2]))
+    return f"M{start}{'l' if ways else ''}{way}{'z' if 'z' in part else ''}"
+
+
+def _short(number: float) -> str:
+    return re.sub(r"\b0\.", ".", f"{round(number, 1) + 0.0:g}")
 
 
 def inline_svg(document: str, prefix: str, label: str) -> str:

@@ -91,7 +91,7 @@ def verdicts_block(words: Mapping[str, Any], table: "pd.DataFrame") -> str:
         for row in rows
     ]
     counts = Counter(kind for kind, _ in found)
-    worded = in_words(table)
+    worded = in_words(words, table)
     lines = [
         f"| {plain_text(str(row['printed in']))} | {worded(plain_text(str(row['what'])))} | {number(row['paper'])} | "
         f"{estimate_text(row['ours'], row['ours_lower'], row['ours_upper'])} | *{kind}*{': ' if why else ''}{why} |"

@@ -7,7 +7,7 @@ from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.scores import Scores, ranking
 from approxmcmc.study.report.svg import COLOURS, subplots
-from approxmcmc.study.report.wording import estimate_text, setting_in_words
+from approxmcmc.study.report.wording import estimate_text
 
 NOBODY = "no draw yet"
 UNRANKED = "not ranked"
@@ -103,12 +103,12 @@ def _grid(data: Any, families: Mapping[str, str]) -> Any:
         colour = paint.get(families.get(row.winner, ""), FAINT)
         axes.add_patch(Rectangle((x - 0.48, y - 0.45), 0.96, 0.9, color=colour, alpha=0.45, linewidth=0))
         told = estimate_text(row.risk, row.risk_lower, row.risk_upper) if row.risk == row.risk else ""
-        axes.text(x, y - 0.2, setting_in_words(row.winner), ha="center", va="center", fontsize=10, fontweight="bold")
+        axes.text(x, y - 0.2, row.winner, ha="center", va="center", fontsize=10, fontweight="bold")
         axes.text(x, y + 0.05, f"at {row.after}: {told}" if told else "", ha="center", va="center", fontsize=8)
         axes.text(x, y + 0.28, _near(row.near), ha="center", va="center", fontsize=7)
     axes.set(xlim=(-0.5, len(times) - 0.5), ylim=(len(names) - 0.5, -0.5))
     axes.set_xticks(range(len(times)), [f"after about {time}" for time in times])
-    axes.set_yticks(range(len(names)), [setting_in_words(name) for name in names])
+    axes.set_yticks(range(len(names)), names)
     axes.xaxis.tick_top()
     axes.grid(visible=False)
     axes.tick_params(length=0)

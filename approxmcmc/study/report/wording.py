@@ -2,30 +2,16 @@
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from html import escape
 from typing import TYPE_CHECKING, Any
+
+from approxmcmc.study.names import spelled
 
 if TYPE_CHECKING:
     from approxmcmc.study.report.evidence import Contest
 
-# Spelling of names of settings, data sets and gates that differs from the code's: whole names, then single words.
-NAMES = {
-    "bfmi": "energy (BFMI)", "bulk_ess": "bulk ESS", "core_sum": "influential rows (all rows)",
-    "core_exact_10": "influential rows (exact, every tenth step)", "dense_1e5": "dense simulated",
-    "emcee_stretch": "stretch move of emcee", "logistic_1e5": "simulated logistic",
-    "nutpie_short": "nutpie (short warm-up)", "pymc_advi": "ADVI of PyMC", "pymc_nuts": "NUTS of PyMC",
-    "r_hat": "R-hat", "relative_mcse": "relative MCSE", "second_bulk_ess": "bulk ESS, second kernel",
-    "second_kernel": "difference of two kernels", "second_r_hat": "R-hat, second kernel",
-    "stein_gradient": "Stein's identity, first", "stein_identity": "Stein's identity, second",
-    "student_t": "Student's t", "tail_ess": "tail ESS",
-}  # fmt: skip
-SPELLED = {word: word.upper() for word in ("bergm", "gimh", "mala", "mcwm", "mnist", "sghmc", "sgld")} | {
-    word: word.capitalize() for word in (
-        "barker", "bernstein", "covertype", "firefly", "fisher", "gibbs", "langevin", "laplace", "metropolis",
-        "poisson", "taylor", "tuna",
-    )
-} | {"7v9": "7 and 9", "austerity": "t-test", "kdd99": "KDD99"}  # fmt: skip
-COUNTS = {"n_auxiliary": "auxiliary draw", "n_draws": "draw", "n_updates": "update"}
+LIST = re.compile(r", (?![^\[]*\])")  # the commas between labels, not those inside brackets
 NO_INTERVAL = "[no interval]"
 LARGEST_COUNT = 1e7  # a larger one is rounded
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -132,30 +118,35 @@ def counted(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def setting_in_words(label: str) -> str:
-    """Return the name of a setting in words.
+def naming(labels: Iterable[str], names: Mapping[str, str]) -> Callable[[str], str]:
+    r"""Return a function of a text that replaces labels by their names.
+
+    A text that is a label, or a list of labels with commas, becomes the names. Inside a sentence only those labels are
+    replaced that are no English words, because they have an underscore, a digit or a bracket; also where Markdown or
+    HTML has escaped them.
 
     Examples
     --------
-    >>> setting_in_words("control_variates[epsilon=0.2,batch_size=500]"), setting_in_words("core_t_test")
-    ('control variates (epsilon 0.2, batch size 500)', 'influential rows (t-test)')
-    >>> setting_in_words("t_test_05"), setting_in_words("gibbs[scan='random']")
-    ('t-test 0.05', 'Gibbs (random scan)')
+    >>> worded = naming(["walk", "t_test", "walk[scale=2]"], {"walk": "random walk", "t_test": "sequential test"})
+    >>> worded("walk"), worded("walk, t_test"), worded("a walk")
+    ('random walk', 'random walk, sequential test', 'a walk')
+    >>> worded(r"walk\[scale=2\] and t_test")
+    'random walk [scale 2] and sequential test'
     """
-    code, _, knobs = re.sub(r"[\\\]'\"]", "", label).partition("[")
-    name = NAMES.get(code) or " ".join(SPELLED.get(word, word) for word in code.split("_"))
-    name = re.sub(r"t test (?=\d)", "t-test 0.", name).replace("t test", "t-test")
-    name = re.sub(r"^core (.+)", r"influential rows (\1)", name)
-    told = [_knob(*knob.strip().partition("=")[::2]) for knob in knobs.split(",")]
-    return f"{name} ({', '.join(told)})" if knobs else name
+    words = {label: word for label in {*labels, *names} if (word := spelled(label, names)) != label}
+    codes: dict[str, str] = {}
+    for label in sorted(filter(re.compile(r"[_\d\[]").search, words), key=len, reverse=True):
+        forms = (re.sub(r"([_\[\]])", r"\\\1", label), escape(label), label)
+        codes |= dict.fromkeys(forms, words[label])
+    pattern = re.compile(r"(?<![\w/])(" + "|".join(map(re.escape, codes)) + r")(?![\w\[]|\.\w)") if codes else None
 
+    def worded(text: str) -> str:
+        parts = [text] if text in words else LIST.split(text)
+        if all(part in words for part in parts):
+            return ", ".join(words[part] for part in parts)
+        return pattern.sub(lambda match: codes[match[1]], text) if pattern else text
 
-def _knob(name: str, value: str) -> str:
-    """Return a knob and its value in words: "epsilon 0.2", "5 draws", "tuned bound"."""
-    if name in COUNTS:
-        return counted(int(value), COUNTS[name])
-    knob = name.replace("_", " ")
-    return f"{knob} {value.removesuffix('.0')}" if value[:1].isdigit() else f"{SPELLED.get(value, value)} {knob}"
+    return worded
 
 
 def enumeration(names: list[str]) -> str:

@@ -11,7 +11,7 @@ from approxmcmc.datasets.uci import fetch_samples
 from approxmcmc.engine.extras import EXTRAS, extra
 from approxmcmc.errors import MissingExtraError
 from approxmcmc.study.engines import check_dask
-from approxmcmc.study.report.page import write_page
+from approxmcmc.study.report.document import Report
 from approxmcmc.whole_chains import by_nutpie
 
 
@@ -34,7 +34,7 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, library, named, 
 def test_a_report_without_jinja_names_the_extra(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingExtraError, match=r"A report needs jinja2.*approxmcmc\[studies\]"):
-        write_page(tmp_path, title="", subtitle="", banners=[], answer=[], sections=[])
+        Report("", "", (), (), ()).write(tmp_path)
 
 
 def test_a_library_that_is_broken_is_not_called_missing():
