@@ -76,8 +76,8 @@ figure.tight_layout()
 # A day that does not fit
 # -----------------------
 #
-# One morning the sensor of the first column is wired the wrong way round. The new rows are compared with the posterior of
-# the earlier ones before anything is drawn: a warning names the day. With ``on_drift="raise"`` nothing is changed.
+# One morning the sensor of the first column is wired the wrong way round. The new rows are compared with the posterior
+# of the earlier ones before anything is drawn: a warning names the day. With ``on_drift="raise"`` nothing is changed.
 
 broken = rows_of_a_day()
 broken["X"][:, 0] *= -1
