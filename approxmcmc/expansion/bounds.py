@@ -21,6 +21,9 @@ states stays within it. The weights 3 and 1/2 are free: a_i is about f''' h_i / 
 last term alike, and 1/2 costs 5 % fewer reads than 1. Taylor's own polynomial has a = b = 0, and P_3 is enough. For
 order 1 the slope is at most K_i |delta|, K_i >= |f''|, and |l_i| <= K_i h_i P_2 / 2.
 
+*Several predictors.* With F_i a bound of the derivative of order k in the direction L' A_i' u, for all unit vectors u,
+abs(l_i) <= c_i Q_k with c_i = F_i / k!, see `engine/terms/term_range.py`; polynomials are Taylor's.
+
 *Slopes.* With Taylor's polynomial of order k = 0, 1 or 2 the slope of the residual in its predictor is at most
 K_i abs(delta)^k / k!, K_i >= |f^(k + 1)|, that is K_i h_i^(k/2) rho^k / k!. Processes in continuous time bound their
 rates by it.
@@ -46,7 +49,8 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange
 from approxmcmc.engine.terms.passes import over_blocks
-from approxmcmc.engine.terms.term_range import reach_along_path
+from approxmcmc.engine.terms.term_range import reach_along_path, reach_in_space
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.expansion.linear import squared_lengths
 
 SLOPE_WEIGHT = 3.0
@@ -63,9 +67,14 @@ ROUNDING = 1e-13
 
 
 class BoundedRows(Protocol):
-    """What bounds read of a target whose rows have one predictor and bounds of its likelihood's derivatives."""
+    """What bounds read of a target whose likelihood has bounds of its derivatives, in one predictor or in several."""
 
     design: Any
+
+    def forms_within(
+        self, order: int, eta: np.ndarray, rows: Any, covariances: np.ndarray, radius: float
+    ) -> np.ndarray:
+        """Return bounds of the derivatives of rows with several predictors in a direction of length 1."""
 
     def expansion(self, order: int) -> Any:
         """Return the expansion of the terms."""
@@ -198,6 +207,8 @@ def rates_of_rows(
     The second result says whether averaging has changed the coefficients of any row. Other arguments as in
     `bound_of_rows`.
     """
+    if target.design.n_predictors > 1:
+        return rates_in_space(target, order, len(numbers), rows, center, units, places), False
     expansion = target.expansion(2)
     rates = np.empty((len(places), len(numbers)), dtype=np.float32)
 
@@ -220,6 +231,47 @@ def rates_of_rows(
         return bool(shifts.any())
 
     return rates, any(list(over_blocks(block, len(numbers))))
+
+
+def rates_in_space(
+    target: BoundedRows,
+    order: int,
+    n: int,
+    rows: np.ndarray | None,
+    center: np.ndarray,
+    units: np.ndarray,
+    places: Sequence[float],
+) -> np.ndarray:
+    """Return c_i = F_i / (order + 1)! of n rows with several predictors, within each radius in `places`; one pass.
+
+    F_i bounds the derivative of order + 1 in a direction, in the units L = `units`; the residuals are Taylor's.
+    """
+    rates = np.empty((len(places), n), dtype=np.float32)
+
+    def block(lo: int, hi: int) -> int:
+        these = slice(lo, hi) if rows is None else rows[lo:hi]
+        eta = target.design.eta(center, these)
+        covariances = target.design.covariances(units, these)
+        for k, farthest in enumerate(places):
+            forms = target.forms_within(order + 1, eta, these, covariances, farthest)
+            exact = forms / math.factorial(order + 1) + ROUNDING
+            rates[k, lo:hi] = np.nextafter(exact.astype(np.float32), np.float32(np.inf))
+        return hi - lo
+
+    list(over_blocks(block, n, target.design.rows_at_a_time))
+    return rates
+
+
+def range_in_space(
+    target: BoundedRows, n: int, rows: np.ndarray | None, law: tuple[np.ndarray, np.ndarray, np.ndarray]
+) -> CompiledTermRange:
+    """Compile a bound of the range of Taylor's residuals of second order, of n rows with several predictors; one pass.
+
+    `rows` are their indices, None for all. The derivatives of their terms must be bounded for all predictors.
+    """
+    center, cholesky, _ = law
+    [rates] = rates_in_space(target, 2, n, rows, center, cholesky, [math.inf])
+    return CompiledTermRange(*reach_in_space((0.0, 0.0, 2.0 * float(rates.max())), math.inf, center, cholesky))
 
 
 def expansion_bound(
@@ -258,22 +310,30 @@ def bound_of_rows(
 
     [rates], _ = rates_in(cholesky, [MARGINS[0] * largest_radius(center, cholesky, draws)])
     total = rates.sum(dtype=np.float64)
+    if not np.isfinite(total):
+        raise IncompatibleError(
+            f"{target!r}: bounds of the residuals are infinite within {MARGINS[0]} times the radius of the posterior's "
+            "draws, because derivatives grow exponentially in a predictor that is hardly known; use ExactTest"
+        )
     drawn = np.random.default_rng(0).choice(len(rates), DRAWN_ROWS, p=rates / total)
-    units = sharper_units(target.design.times(cholesky, drawn if rows is None else rows[drawn])[0], cholesky)
+    ways = target.design.times(cholesky, drawn if rows is None else rows[drawn])
+    units = sharper_units(ways.reshape(-1, ways.shape[-1]), cholesky)
     widest_draw = largest_radius(center, units, draws)
     radii = [margin * widest_draw for margin in MARGINS]
     candidates, is_averaged = rates_in(units, radii)
     sums = candidates.sum(axis=1, dtype=np.float64)
     widest = int(np.flatnonzero(sums <= LARGEST_INCREASE * sums[0])[-1])  # sums grow with the margin
     where = BoundOfRows(units, radii[widest], is_averaged)
-    kernel, constants = reach_of(order, center, where)
+    kernel, constants = reach_of(target, order, center, where)
     reaches = changes_between(draws, kernel, constants)
     return CompiledDifferenceBound(kernel, constants, candidates[widest].copy(), reaches), where
 
 
-def reach_of(order: int, center: np.ndarray, where: BoundOfRows) -> tuple[Any, np.ndarray]:
+def reach_of(target: BoundedRows, order: int, center: np.ndarray, where: BoundOfRows) -> tuple[Any, np.ndarray]:
     """Return the function M of two states, a kernel, and its constants, for residuals of an expansion at `center`."""
     weights = (0.0, 1.0, 0.0) if order == 1 else (0.0, 0.0, 1.0)
     if where.is_averaged:
         weights = SLOPE_WEIGHT, BEND_WEIGHT, 1.0
-    return reach_along_path(weights, where.farthest, center, where.units)
+    reach: Any = reach_along_path if target.design.n_predictors == 1 else reach_in_space
+    kernel, constants = reach(weights, where.farthest, center, where.units)
+    return kernel, constants

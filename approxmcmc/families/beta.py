@@ -12,7 +12,7 @@ import numpy as np
 
 from approxmcmc.engine.numerics import sigmoid
 from approxmcmc.families.binomial import STEEPEST
-from approxmcmc.families.family import Family, Form, PyMCFamily
+from approxmcmc.families.family import Family, Form, Partials, PyMCFamily
 from approxmcmc.families.polygamma import digamma, trigamma
 
 # Least value of a and b, whose third power is not 0. Beyond abs(eta) = 230 + log(shape) a term is constant.
@@ -217,6 +217,37 @@ def _read(graphs: Any, alpha: Any, beta: Any) -> Any:
     return graphs.of_probability(BETA, "logit", mean, shape=shape)
 
 
+def _partials_within(
+    order: int, eta: np.ndarray, y: np.ndarray, log_shape: np.ndarray, reach: np.ndarray, reach_of_shape: np.ndarray
+) -> Partials:
+    """Return bounds of the partial derivatives of the log density in eta and s = log(shape).
+
+    With D as in the module, u = shape m (1 - m), and k the Kullback-Leibler divergence of y from m:
+
+    - abs(u (L - D)) <= u abs(L - eta) + 1 = U. For x (log x - psi(x)) and x^2 psi'(x) - x lie between 1/2 and 1, and
+      -x^3 psi''(x) - x between 1 and 2.
+    - Of second order the absolute derivatives are at most U + u + 1, U + 1 and shape k + 3/2, by the same inequalities.
+    - Of third order U + 4 u + 5, U + u + 2, U + 7/2 and shape k + 9/2.
+    """
+    with np.errstate(over="ignore"):
+        shape = np.exp(log_shape + reach_of_shape)
+        mean = 1.0 / (1.0 + np.exp(-np.maximum(np.abs(eta) - reach, 0.0)))
+        u = shape * mean * (1.0 - mean)
+        of_slope = u * (np.abs(np.log(y / (1.0 - y)) - eta) + reach) + 1.0
+        ends = [_divergence(eta + side * reach, y) for side in (-1.0, 1.0)]
+        divergence = shape * np.maximum(*ends)  # convex in m
+    if order == 2:
+        return of_slope + u + 1.0, of_slope + 1.0, divergence + 1.5
+    return of_slope + 4.0 * u + 5.0, of_slope + u + 2.0, of_slope + 3.5, divergence + 4.5
+
+
+def _divergence(eta: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Return m log(m / y) + (1 - m) log((1 - m) / (1 - y)), m = 1 / (1 + exp(-eta))."""
+    log_mean = -np.logaddexp(0.0, -eta)
+    log_rest = -np.logaddexp(0.0, eta)
+    return np.exp(log_mean) * (log_mean - np.log(y)) + np.exp(log_rest) * (log_rest - np.log1p(-y))
+
+
 BETA = Family(
     "beta",
     beta,
@@ -229,6 +260,7 @@ BETA = Family(
     of_response=of_response,
     of_shape=of_shape,
     second_in_shape=second_in_shape,
+    partials_within=_partials_within,
     predictor_scale=1.0,
     slope_within=_slope_within,
     second_derivative_within=_second_within,

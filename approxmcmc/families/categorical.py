@@ -89,6 +89,20 @@ def softmax_expansion(
             place += n_classes - k
 
 
+def forms_within(order: int, eta: np.ndarray, y: np.ndarray, covariances: np.ndarray, radius: float) -> np.ndarray:
+    """Return bounds of the derivatives of a term in a direction, of second or third order, for all eta.
+
+    The derivatives of log sum_k exp(eta_k) in the direction d are the second and third central moments of d_k under the
+    probabilities of the classes. If the d_k lie within an interval of length R, these are at most R^2 / 4 and R^3 / (6
+    sqrt(3)), the moments of two points. Directions have the `covariances` of the predictors, shape (rows, K, K), so R
+    is the largest standard deviation of a difference of two predictors.
+    """
+    variances = np.einsum("rkk->rk", covariances)
+    squares = variances[:, :, None] + variances[:, None, :] - 2.0 * covariances
+    largest = np.sqrt(np.maximum(squares.max(axis=(1, 2)), 0.0))
+    return largest**2 / 4.0 if order == 2 else largest**3 / (6.0 * math.sqrt(3.0))
+
+
 def _read(graphs: Any, p: Any) -> Any:
     return graphs.of_classes(p)
 

@@ -93,6 +93,8 @@ def no_constants(y: np.ndarray, size: np.ndarray) -> Any:
 
 MakeMinorant = Callable[[np.ndarray, np.ndarray, float, np.ndarray], Minorant]
 Bound = Callable[[np.ndarray, np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]
+Partials = tuple[np.ndarray, ...]
+PartialBounds = Callable[[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray], Partials]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -143,6 +145,11 @@ class Family:
     second_in_shape
         For a family with a shape: the second derivatives of the log density in eta and log(shape), and twice in
         log(shape), as a function of (eta, y, size, shape); None if unknown.
+    partials_within
+        For a family with a shape: ``partials_within(order, eta, y, log_shape, reach, reach_of_shape)`` of arrays, order
+        2 or 3: upper bounds of the absolute partial derivatives of the log density in eta and s = log(shape), in the
+        order eta eta, eta s, s s, or eta eta eta ... s s s. They hold where eta and s differ from the given ones by at
+        most the two reaches. None if unknown.
     """
 
     name: str
@@ -171,6 +178,7 @@ class Family:
     knows_derivatives: bool = True
     is_concave: bool = False
     second_in_shape: Callable[..., tuple[float, float]] | None = None
+    partials_within: PartialBounds | None = None
 
     @property
     def has_shape(self) -> bool:

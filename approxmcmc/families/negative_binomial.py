@@ -7,7 +7,7 @@ import numpy as np
 
 from approxmcmc.engine.numerics import sigmoid, softplus
 from approxmcmc.families import binomial
-from approxmcmc.families.family import Family, Form, Minorant, PyMCFamily
+from approxmcmc.families.family import Family, Form, Minorant, Partials, PyMCFamily
 from approxmcmc.families.poisson import is_count, minus_log_factorial
 from approxmcmc.families.polygamma import digamma, trigamma
 
@@ -53,6 +53,43 @@ def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[fl
     of_term = shape * (2.0 * mean - softplus(shifted)) - bend
     first = shape * (digamma(y + shape) - digamma(shape))
     return bend - shape * mean, of_term + first + shape * shape * (trigamma(y + shape) - trigamma(shape))
+
+
+def _partials_within(
+    order: int, eta: np.ndarray, y: np.ndarray, log_shape: np.ndarray, reach: np.ndarray, reach_of_shape: np.ndarray
+) -> Partials:
+    """Return bounds of the partial derivatives of the log density in eta and s, term by term.
+
+    With a = exp(s), q = sigma(eta - s), b = q (1 - q), c = b (1 - 2 q) and T(s) = sum_{j < y} log(a + j), whose
+    derivatives are D2 T and D3 T, they are, but for signs,
+
+    - (y + a) b, (y + a) b - a q and D2 T + a (log(1 - q) + 2 q) - (y + a) b;
+    - of third order (y + a) c, (y + a) c - a b, (y + a) c - a q (2 q - 1) and
+      D3 T + a (log(1 - q) + 3 q^2) + (y + a) c.
+
+    Those of log(a + j) are p (1 - p) and p (1 - p) (1 - 2 p), p = a / (a + j), and p (1 - p) <= a / (a + j). With the
+    mean m = exp(eta), q = m / (a + m), so that a q and -a log(1 - q) are at most m, however large a is.
+    """
+    with np.errstate(over="ignore"):
+        a = np.exp(log_shape + reach_of_shape)
+        log_odds = eta - log_shape
+        farthest = reach + reach_of_shape
+        ones = np.ones(np.shape(eta))
+        bend = binomial.second_within(log_odds, y, ones, 1.0, farthest)
+        third = binomial.third_within(log_odds, y, ones, 1.0, farthest)
+        highest = log_odds + farthest
+        q = 1.0 / (1.0 + np.exp(-highest))
+        log_rest = np.logaddexp(0.0, highest)  # -log(1 - q)
+        others = np.maximum(y - 1.0, 0.0)  # of j = 0 the derivatives are 0
+        of_sum = np.minimum(others / 4.0, a * np.log1p(others / a))
+        mean = np.exp(eta + reach)
+        a_q = np.minimum(a * q, mean)
+        a_log = np.minimum(a * log_rest, mean)
+        bends = y * bend + np.minimum(a * bend, mean)
+        thirds = y * third + np.minimum(a * third, mean)
+    if order == 2:
+        return bends, bends + a_q, of_sum + np.maximum(a_log, 2.0 * a_q) + bends
+    return thirds, thirds + np.minimum(a * bend, mean), thirds + a_q, of_sum + np.maximum(a_log, 3.0 * a_q) + thirds
 
 
 # As a function of eta, a term is that of a binomial response with y + shape trials and log odds eta - log(shape).
@@ -120,6 +157,7 @@ NEGATIVE_BINOMIAL = Family(
     of_response=of_response,
     of_shape=of_shape,
     second_in_shape=second_in_shape,
+    partials_within=_partials_within,
     predictor_scale=1.0,
     slope_within=_slope_within,
     second_derivative_within=_second_within,

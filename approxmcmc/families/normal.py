@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.terms.batches import Data, datum_at
-from approxmcmc.families.family import Family, Form, Pair, PyMCFamily
+from approxmcmc.families.family import Family, Form, Pair, Partials, PyMCFamily
 
 HALF_LOG_2_PI = 0.5 * math.log(2.0 * math.pi)
 
@@ -52,6 +52,21 @@ def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[fl
     """Return the second derivatives of the log density in eta and log(shape), and twice in log(shape)."""
     residual = (y - eta) / shape
     return -2.0 * residual / shape, -2.0 * residual * residual
+
+
+def partials_within(
+    order: int, eta: np.ndarray, y: np.ndarray, log_shape: np.ndarray, reach: np.ndarray, reach_of_shape: np.ndarray
+) -> Partials:
+    """Return bounds of the partial derivatives of -s - r^2 / 2, r = (y - eta) exp(-s).
+
+    With k = exp(-s) they are k^2, 2 k r and 2 r^2, but for signs; of third order 0, 2 k^2, 4 k r and 4 r^2.
+    """
+    with np.errstate(over="ignore"):
+        k = np.exp(reach_of_shape - log_shape)
+        r = k * (np.abs(y - eta) + reach)
+    if order == 2:
+        return k**2, 2.0 * k * r, 2.0 * r**2
+    return np.zeros(np.shape(eta)), 2.0 * k**2, 4.0 * k * r, 4.0 * r**2
 
 
 def of_row(y: float, size: float, shape: float) -> tuple[float, float]:
@@ -108,6 +123,7 @@ NORMAL = Family(
     in_shape=in_shape,
     of_row=of_row,
     second_in_shape=second_in_shape,
+    partials_within=partials_within,
     second_derivative_bound=1.0,
     slope_within=_slope_within,
     second_derivative_within=_second_within,

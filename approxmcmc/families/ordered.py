@@ -13,6 +13,7 @@ last category have one side only. All three terms are concave, the first two in 
 Reference: McCullagh (1980), Regression models for ordinal data.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy as np
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 from approxmcmc.engine.numerics import exp, log_sigmoid, sigmoid
 from approxmcmc.engine.terms.batches import datum_at
-from approxmcmc.families.bernoulli import cloglog, cloglog_derivatives
+from approxmcmc.families.bernoulli import CLOGLOG, cloglog, cloglog_derivatives
 from approxmcmc.families.family import Form
 
 FARTHEST = 1e300  # the cutpoint below the first category is minus this number, that above the last one is this number
@@ -115,6 +116,41 @@ def ordered_slopes(
             k = y[datum_at(order, lo + i)]
             through = (sides[0, i] if m <= k else 0.0) - (sides[1, i] if m < k else 0.0)
             out[m + 1, i] = exp(eta[m + 1, i]) * through + (sides[3, i] if m == k else 0.0)
+
+
+def forms_within(order: int, eta: np.ndarray, y: np.ndarray, covariances: np.ndarray, radius: float) -> np.ndarray:
+    """Return bounds of the derivatives of a term in a direction of length 1, of second or third order.
+
+    ``covariances`` (rows, K, K) are those of the predictors: a direction moves predictor k by at most its standard
+    deviation s_k, and `eta` (K, rows) by at most `radius` s_k. A row has one or two sides F(a), F = log sigma, with a =
+    t_0 - eta + sum_m exp(t_m) or its negative. With E_m the largest exp(t_m), the slope of a in a direction is at most
+    sd(t_0 - eta) + sum_m E_m s_m, and its second and third derivatives at most sum_m E_m s_m^2 and sum_m E_m s_m^3;
+    those of F are at most 1, 1/4 and 1 / (6 sqrt(3)). Between two cutpoints there is also the term of the width, a
+    function of t_m alone.
+    """
+    K = eta.shape[0]
+    spread = np.sqrt(np.maximum(np.einsum("rkk->kr", covariances), 0.0))
+    with np.errstate(over="ignore"):
+        widths = np.exp(eta[2:] + radius * spread[2:])  # (K - 2, rows)
+    of_start = covariances[:, 0, 0] + covariances[:, 1, 1] - 2.0 * covariances[:, 0, 1]
+    start = np.sqrt(np.maximum(of_start, 0.0))
+    total = np.zeros(eta.shape[1])
+    for cut in range(K - 1):
+        first, second, third = ((widths[:cut] * spread[2 : 2 + cut] ** power).sum(axis=0) for power in (1, 2, 3))
+        first = first + start
+        if order == 2:
+            of_side = first**2 / 4.0 + second
+        else:
+            of_side = first**3 / (6.0 * math.sqrt(3.0)) + 0.75 * first * second + third
+        total += np.where((y == cut) | (y == cut + 1), of_side, 0.0)
+    bound_of_width = CLOGLOG.second_derivative_within if order == 2 else CLOGLOG.third_derivative_within
+    assert bound_of_width is not None
+    for k in range(1, K - 1):
+        reach = radius * spread[k + 1]
+        ones = np.ones(eta.shape[1])
+        of_width = bound_of_width(eta[k + 1], ones, ones, 1.0, reach) * spread[k + 1] ** order
+        total += np.where(y == k, of_width, 0.0)
+    return total
 
 
 def ordered_expansion(

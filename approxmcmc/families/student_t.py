@@ -14,10 +14,21 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import closure
-from approxmcmc.families.family import Family, Form, Minorant, Pair, PyMCFamily, make_of_pair, no_constants
+from approxmcmc.families.family import (
+    Family,
+    Form,
+    Minorant,
+    Pair,
+    Partials,
+    PyMCFamily,
+    make_of_pair,
+    no_constants,
+)
 from approxmcmc.families.normal import of_row
 
 LARGEST_THIRD = (3.0 + 2.0 * math.sqrt(2.0)) / 4.0  # largest third derivative of log(1 + t^2) / 2
+LARGEST_MIXED = 0.75 * math.sqrt(3.0)  # largest 4 r / (1 + r^2)^2
+LARGEST_THIRD_MIXED = 1.7392  # above the largest 8 r (1 - r^2) / (1 + r^2)^3, at r = 0.366
 # xi of the untuned minorant, in units of the scale: Firefly evaluates a row with |r| <= 1 with a probability below .06
 # for df >= 4, and below .18 for df = 1.
 UNTUNED = 1.0
@@ -90,6 +101,26 @@ def student_t_errors(df: float) -> Family:
         bend = -4.0 * half * df * r / (df + r * r) ** 2
         return bend / shape, bend * r
 
+    def partials_within(
+        order: int,
+        eta: np.ndarray,
+        y: np.ndarray,
+        log_shape: np.ndarray,
+        reach: np.ndarray,
+        reach_of_shape: np.ndarray,
+    ) -> Partials:
+        # With k = exp(-s) / sqrt(df) and r = k (y - eta), each is k^(number of derivatives in eta), times the largest
+        # value of a function of r; functions and constants are those of half log(1 + r^2).
+        k = np.exp(reach_of_shape - log_shape) / math.sqrt(df)
+        if order == 2:
+            return 2.0 * half * k**2, half * LARGEST_MIXED * k, np.full(np.shape(eta), half)
+        return (
+            2.0 * half * LARGEST_THIRD * k**3,
+            4.0 * half * k**2,
+            half * LARGEST_THIRD_MIXED * k,
+            np.full(np.shape(eta), 8.0 * half / (6.0 * math.sqrt(3.0))),
+        )
+
     def constants(y: np.ndarray, size: np.ndarray) -> Any:
         return np.full_like(y, constant)
 
@@ -114,6 +145,7 @@ def student_t_errors(df: float) -> Family:
         in_shape=in_shape,
         of_row=of_row,
         second_in_shape=second_in_shape,
+        partials_within=partials_within,
         mean=mean if df > 1.0 else None,
         simulate=simulate,
         twin=PyMCFamily("StudentT", "identity", observe),

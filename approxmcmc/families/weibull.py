@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.numerics import exp
-from approxmcmc.families.family import Family, Form, PyMCFamily
+from approxmcmc.families.family import Family, Form, Partials, PyMCFamily
 from approxmcmc.families.gamma import is_positive, minus_log
 
 
@@ -63,6 +63,34 @@ def _third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float
     return shape**3 * _largest_power(eta, y, shape, reach)
 
 
+def _largest_power_exp(k: int, low: np.ndarray, high: np.ndarray) -> Any:
+    """Return the largest abs(v)^k exp(v) over low <= v <= high: at the upper end, or at the point nearest to -k."""
+    peak = np.clip(-float(k), low, high)
+    return np.maximum(np.abs(peak) ** k * np.exp(peak), np.abs(high) ** k * np.exp(high))
+
+
+def _partials_within(
+    order: int, eta: np.ndarray, y: np.ndarray, log_shape: np.ndarray, reach: np.ndarray, reach_of_shape: np.ndarray
+) -> Partials:
+    """Return bounds of the partial derivatives of s + v - exp(v), v = exp(s) (log y - eta), term by term.
+
+    They are a^2 w, a (w (1 + v) - 1) and v - w (v + v^2), a = exp(s), w = exp(v), but for signs; of third order
+    a^3 w, a^2 w (2 + v), a (w (1 + 3 v + v^2) - 1) and v - w (v + 3 v^2 + v^3).
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        a = np.exp(log_shape + reach_of_shape)
+        least_a = np.exp(log_shape - reach_of_shape)
+        w_high = np.log(y) - eta + reach
+        w_low = np.log(y) - eta - reach
+        low = np.minimum(a * w_low, least_a * w_low)
+        high = np.maximum(a * w_high, least_a * w_high)
+        farthest = np.maximum(np.abs(low), np.abs(high))
+        e0, e1, e2, e3 = (_largest_power_exp(k, low, high) for k in range(4))
+        if order == 2:
+            return a**2 * e0, a * (e0 + e1 + 1.0), farthest + e1 + e2
+        return a**3 * e0, a**2 * (2.0 * e0 + e1), a * (e0 + 3.0 * e1 + e2 + 1.0), farthest + e1 + 3.0 * e2 + e3
+
+
 def _mean(eta: np.ndarray, size: np.ndarray, shape: Any) -> np.ndarray:
     from scipy.special import gamma
 
@@ -93,6 +121,7 @@ WEIBULL = Family(
     in_shape=in_shape,
     of_row=of_row,
     second_in_shape=second_in_shape,
+    partials_within=_partials_within,
     predictor_scale=1.0,
     slope_within=_slope_within,
     second_derivative_within=_second_within,

@@ -46,6 +46,7 @@ from approxmcmc.expansion.bounds import (
     BoundOfRows,
     bound_of_rows,
     changes_between,
+    range_in_space,
     rates_of_rows,
     reach_of,
     residual_range,
@@ -68,7 +69,7 @@ from approxmcmc.surrogate.moves import SurrogateState
 from approxmcmc.surrogate.pilot import FIRST_STEP, TUNING_STEPS, ExpandedRows, Pilot, PilotRun, normal_pilot, run_pilot
 from approxmcmc.surrogate.surrogate import Surrogate, gradient_or_none, rows_of, taken
 from approxmcmc.targets.blocks import Blocks, Grows
-from approxmcmc.targets.regression import Regression, bounded, has_one_predictor
+from approxmcmc.targets.regression import Regression, bounded, has_one_predictor, with_bounded_residuals
 
 PLACES = ("mode", "pilot")
 PAIRS = 16  # pairs of states at which variances of terms are compared
@@ -733,7 +734,7 @@ class ControlVariate(
         if numbers["bound"] is not None and "rates" in by_row:
             farthest, is_averaged = numbers["bound"]
             made._bound_of_rows = BoundOfRows(arrays["units"], farthest, is_averaged)
-            kernel, constants = reach_of(made.order, made.center, made._bound_of_rows)
+            kernel, constants = reach_of(target, made.order, made.center, made._bound_of_rows)
             classes = known_classes(arrays["class_bounds"], arrays["class_starts"], by_row["rows_by_class"])
             made._bound = CompiledDifferenceBound(kernel, constants, by_row["rates"], arrays["reaches"], classes)
         return made
@@ -890,6 +891,10 @@ class ControlVariate(
 
     def compile_term_range(self) -> CompiledTermRange:
         """Compile a bound of the range of the light terms, for `BernsteinTest`; see `residual_range`."""
+        several = None if has_one_predictor(self.target) else with_bounded_residuals(self.target)
+        if several is not None and several.likelihood.forms_are_global and self.order == 2:
+            n = several.n_obs if self._light is None else len(self._light)
+            return range_in_space(several, n, self._light, self._law("how far residuals spread"))
         linear = bounded(self.target)
         bounds = None if linear is None else linear.likelihood.derivative_bounds(3, linear.responses)
         if linear is None or bounds is None or self.order != 2:
@@ -903,11 +908,11 @@ class ControlVariate(
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
         """Compile the bounds of the light terms, one by one; see `approxmcmc.expansion.bounds`."""
-        linear = bounded(self.target)
-        if linear is None or not linear.knows_derivatives:
+        linear = with_bounded_residuals(self.target)
+        if linear is None:
             raise IncompatibleError(
-                f"{self!r} does not bound its residuals one by one: exact subsampling needs a generalised linear model "
-                "with exact derivatives, LogisticRegression or a GLMTarget with derivatives_eta=; use ExactTest"
+                f"{self!r} does not bound its residuals one by one: exact subsampling needs a regression of the "
+                "library, or a GLMTarget with exact derivatives, derivatives_eta=; use ExactTest"
             )
         if self.order == 0:
             whole = linear.compile_difference_bound()

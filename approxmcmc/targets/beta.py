@@ -38,7 +38,7 @@ class BetaRegression(FamilyRegression):
     -----
     Terms leave out -log(y (1 - y)), and may not be concave in beta. With a known phi each row's term has bounded
     derivatives, so all exact tests by subsampling work, and `Firefly` has the bounds "tuned" and "untuned", which are
-    loose; with an unknown phi rows have two predictors, and no bounds are known.
+    loose; with an unknown phi rows have two predictors, and the residuals of a `ControlVariate` have bounds.
 
     Reference: Ferrari and Cribari-Neto (2004), Beta regression for modelling rates and proportions.
 

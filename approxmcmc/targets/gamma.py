@@ -32,7 +32,7 @@ class GammaRegression(ShapedRegression):
     Notes
     -----
     Terms leave out -log y. The link is the logarithm, not the reciprocal, which would allow negative means. With a
-    known alpha residuals of expansions have bounds; with an unknown alpha rows have two predictors, and none are known.
+    known alpha residuals of expansions have bounds; with an unknown alpha rows have two predictors, and wider bounds.
 
     Examples
     --------

@@ -32,8 +32,8 @@ class NegativeBinomialRegression(ShapedRegression):
     Notes
     -----
     Terms leave out -log y!. With a known alpha all terms are concave and bounded, so all exact tests by subsampling
-    work, and `Firefly` has the bounds "tuned" and "untuned"; with an unknown alpha rows have two predictors, and no
-    bounds are known.
+    work, and `Firefly` has the bounds "tuned" and "untuned"; with an unknown alpha rows have two predictors, and
+    the residuals of a `ControlVariate` have bounds for `PoissonTest`.
 
     Examples
     --------

@@ -113,8 +113,9 @@ class OrderedRegression(ColumnRegression):
     The trace holds ``beta`` with the dimension ``coef``, effects of columns of categories, and ``cutpoints`` with the
     dimension ``cutpoint``, whose labels such as ``low|high`` name the categories on both sides. With normal or flat
     priors there is one mode: the log density, with its Jacobian, is concave in coefficients and cutpoints.
-    Rows have K predictors, eta and the K - 1 numbers of cutpoints, and no bounds of their terms are known, so exact
-    tests by subsampling and `Firefly` refuse them; expansions are in closed form.
+    Rows have K predictors, eta and the K - 1 numbers of cutpoints. No bounds of their terms hold for all cutpoints, so
+    exact tests of plain terms and `Firefly` refuse them; the residuals of a `ControlVariate` have bounds for
+    `PoissonTest`. Expansions are in closed form.
 
     References
     ----------

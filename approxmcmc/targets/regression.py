@@ -221,6 +221,12 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
             )
         return bounds
 
+    def forms_within(
+        self, order: int, eta: np.ndarray, rows: Any, covariances: np.ndarray, radius: float
+    ) -> np.ndarray:
+        """Return bounds of the directional derivatives of some rows, see `RowLikelihood.forms_within`."""
+        return self.likelihood.forms_within(order, eta, self.responses_of(rows), covariances, radius)
+
     def responses_of(self, rows: Any) -> tuple[np.ndarray, ...]:
         """Return the responses of some rows, a slice or indices, in memory."""
         return tuple(np.array(response[rows]) for response in self.responses)
@@ -272,3 +278,15 @@ def bounded(target: Target) -> Regression | None:
     if not isinstance(target, Regression) or not has_one_predictor(target):
         return None
     return target if target.likelihood.bounds_derivatives else None
+
+
+def with_bounded_residuals(target: Target) -> Regression | None:
+    """Return the target if it is a regression that bounds the residuals of its expansions, else None.
+
+    Its derivatives must be exact.
+    """
+    if has_one_predictor(target):
+        regression = bounded(target)
+    else:
+        regression = target if isinstance(target, Regression) and target.likelihood.bounds_forms else None
+    return regression if regression is not None and regression.knows_derivatives else None

@@ -90,7 +90,8 @@ class SoftmaxRegression(Regression, PredictiveTarget):
     Notes
     -----
     The trace holds ``beta``, with the dimensions ``category`` and ``coef``. A term changes by at most 2^(1/2) ||x_i||
-    times the distance of two states, so the plain terms have bounds for `BernsteinTest` and `PoissonTest`.
+    times the distance of two states, so the plain terms have bounds for `BernsteinTest` and `PoissonTest`, and so have
+    the residuals of a `ControlVariate`.
 
     References
     ----------

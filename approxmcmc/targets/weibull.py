@@ -39,7 +39,7 @@ class WeibullRegression(ShapedRegression):
     Notes
     -----
     Terms leave out -log y. With a known alpha terms are concave and residuals of expansions have bounds; with an
-    unknown alpha rows have two predictors, and no bounds are known.
+    unknown alpha rows have two predictors, and these bounds are wider.
 
     Examples
     --------

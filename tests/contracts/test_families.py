@@ -278,6 +278,39 @@ def check_bounds(family, case):
         assert (found[known] >= values[known] * (1.0 - 1e-9) - 1e-9).all(), (order, "everywhere")
 
 
+def mixed_derivative(case, orders, eta, y, log_shape, radius=0.1, points=16):
+    """Return a partial derivative of the log density in eta and log(shape), by Cauchy's formula on two circles."""
+    directions = np.exp(2.0j * np.pi * np.arange(points) / points)
+    near_eta = np.asarray(eta)[..., None, None] + radius * directions[:, None]
+    near_shape = np.asarray(log_shape)[..., None, None] + radius * directions
+    values = case.density(near_eta, y[..., None, None], case.size, np.exp(near_shape))
+    weights = directions[:, None] ** -orders[0] * directions ** -orders[1]
+    factor = math.factorial(orders[0]) * math.factorial(orders[1]) / radius ** sum(orders)
+    return (factor * (values * weights).mean(axis=(-2, -1))).real
+
+
+def check_partials(family, case):
+    """Bounds of partial derivatives in eta and log(shape) are at least the largest found on a grid of each box."""
+    if family.partials_within is None:
+        return
+    eta, y = case.rows(np.linspace(-2.0, 2.0, 4))
+    for log_shape in (-1.0, 0.7):
+        for reach in (0.0, 0.3, 1.0):
+            steps = np.linspace(-1.0, 1.0, 3 if reach else 1)
+            box = np.stack(np.meshgrid(reach * steps, 0.5 * reach * steps), axis=-1).reshape(-1, 2)
+            near_eta = eta[:, None] + box[:, 0]
+            near_shape = np.full(near_eta.shape, log_shape) + box[:, 1]
+            y_of_box = np.broadcast_to(y[:, None], near_eta.shape)
+            at = np.full(eta.shape, log_shape)
+            reaches = np.full(eta.shape, reach)
+            for order in (2, 3):
+                bounds = family.partials_within(order, eta, y, at, reaches, 0.5 * reaches)
+                assert len(bounds) == order + 1
+                for j, bound in enumerate(bounds):
+                    found = np.abs(mixed_derivative(case, (order - j, j), near_eta, y_of_box, near_shape)).max(axis=1)
+                    assert (bound >= found * (1.0 - 1e-5) - 1e-6).all(), (order, j, reach)
+
+
 def check_minorants(family, case):
     """A bound is the term minus its gap, lies below the term, and touches it where it is tuned to."""
     eta, y = case.rows()
@@ -412,6 +445,9 @@ class TestAFamily:
 
     def test_is_bounded_by_its_bounds(self, name):
         check_bounds(CASES[name].family, CASES[name])
+
+    def test_is_bounded_in_two_predictors(self, name):
+        check_partials(CASES[name].family, CASES[name])
 
     def test_is_above_its_minorants(self, name):
         check_minorants(CASES[name].family, CASES[name])

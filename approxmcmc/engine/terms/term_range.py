@@ -27,6 +27,12 @@ z = m . D:
 - P_3. s = u . m and e = u . D give (s + e / 2)^3 - (s - e / 2)^3 = e (3 s^2 + e^2 / 4). With the angle of u to D it is
   the form of `largest_on_circle`.
 
+*Several predictors.* A row with K predictors has delta = A phi, and a term's k-th derivative in the direction A u is at
+most F for unit vectors u. By Banach's theorem on symmetric forms that also bounds the form of different vectors, so the
+residual of a polynomial of order k - 1 changes by at most (F / k!) Q_k, the integral along the straight line
+
+    Q_k(phi, phi') = k int_0^1 |phi(s)|^(k - 1) ds |D|,   Q_2 <= 2 (w u)^(1/2),   Q_3 = 3 w^(1/2) u,   u = v + w / 12.
+
 References: Prado, Nemeth and Sherlock (2024), whose bounds of order 1 and 2 follow the same path and add up the largest
 values of its parts; Cornish et al. (2019) for P_k <= |phi|^k + |phi'|^k.
 """
@@ -133,13 +139,15 @@ def third_power(v: float, w: float, z: float) -> float:
     return math.sqrt(w) * form
 
 
-def _along_path(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -> float:
+@compiled(fastmath=set(BATCH_FASTMATH))
+def squares_of_path(
+    theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray, middle: np.ndarray, difference: np.ndarray
+) -> tuple[float, float, float]:
+    """Return v = |m|^2, w = |D|^2 and z = m . D, see the module; `middle` and `difference` are scratch, (dim,) each."""
     dim = theta.shape[0]
     v = 0.0
     w = 0.0
     z = 0.0
-    middle = np.empty(dim)
-    difference = np.empty(dim)
     for k in range(dim):
         middle[k] = 0.5 * (theta[k] + proposed[k]) - numbers[CENTER + k]
         difference[k] = proposed[k] - theta[k]
@@ -153,6 +161,12 @@ def _along_path(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) ->
         v += m * m
         w += d * d
         z += m * d
+    return v, w, z
+
+
+def _along_path(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -> float:
+    dim = theta.shape[0]
+    v, w, z = squares_of_path(theta, proposed, numbers, np.empty(dim), np.empty(dim))
     if not math.sqrt(v + 0.25 * w + abs(z)) <= numbers[FARTHEST]:  # the radius of the more distant state
         return math.inf
     reach = numbers[2] * third_power(v, w, z) if numbers[2] > 0.0 else 0.0
@@ -166,8 +180,29 @@ def reach_along_path(weights: Sequence[float], farthest: float, center: np.ndarr
 
     The sum is infinite if a state lies further from the centre than `farthest`, in whitened coordinates.
     """
-    whiten = solve_triangular(cholesky, np.eye(len(center)), lower=True)
-    numbers = np.concatenate([[*weights, farthest], center, whiten.ravel()])
+    numbers = _numbers_of_reach(weights, farthest, center, cholesky)
     # Sums in any order take .8 us instead of 1.6 at 50 coefficients. Swapping the states changes only signs, so the
     # result stays symmetric.
     return kernel(_along_path, TERM_RANGE.signature, fastmath=BATCH_FASTMATH), numbers
+
+
+def _in_space(theta: np.ndarray, proposed: np.ndarray, numbers: np.ndarray) -> float:
+    dim = theta.shape[0]
+    v, w, z = squares_of_path(theta, proposed, numbers, np.empty(dim), np.empty(dim))
+    if not math.sqrt(v + 0.25 * w + abs(z)) <= numbers[FARTHEST]:  # the radius of the more distant state
+        return math.inf
+    mean_square = v + w / 12.0  # of |phi| along the line
+    return 2.0 * numbers[1] * math.sqrt(w * mean_square) + 3.0 * numbers[2] * math.sqrt(w) * mean_square
+
+
+def reach_in_space(weights: Sequence[float], farthest: float, center: np.ndarray, cholesky: np.ndarray) -> Any:
+    """Return the kernel that computes a_2 Q_2 + a_3 Q_3, for rows with several predictors; as `reach_along_path`."""
+    numbers = _numbers_of_reach(weights, farthest, center, cholesky)
+    return kernel(_in_space, TERM_RANGE.signature, fastmath=BATCH_FASTMATH), numbers
+
+
+def _numbers_of_reach(
+    weights: Sequence[float], farthest: float, center: np.ndarray, cholesky: np.ndarray
+) -> np.ndarray:
+    whiten = solve_triangular(cholesky, np.eye(len(center)), lower=True)
+    return np.concatenate([[*weights, farthest], center, whiten.ravel()])

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from approxmcmc.engine.compiler.identity import content_id
+from approxmcmc.families import categorical, normal, ordered
 from approxmcmc.families.categorical import softmax_expansion, softmax_slopes, softmax_terms
 from approxmcmc.families.normal import normal_expansion, normal_slopes, normal_terms
 from approxmcmc.families.ordered import (
@@ -14,6 +15,7 @@ from approxmcmc.families.ordered import (
     ordered_slopes,
     ordered_terms,
 )
+from approxmcmc.targets.predictors.family import form_of_partials
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
 
 
@@ -48,12 +50,36 @@ class NormalLikelihood(ClosedForm):
         super().__init__(2 * n_outcomes, normal_terms, normal_slopes, normal_expansion)
         self.n_outcomes = n_outcomes
 
+    bounds_forms = True
+
+    def forms_within(
+        self, order: int, eta: np.ndarray, responses: tuple[np.ndarray, ...], covariances: np.ndarray, radius: float
+    ) -> np.ndarray:
+        """Return bounds of directional derivatives, the sum of those of the outcomes."""
+        [Y] = responses
+        J = self.n_outcomes
+        total = np.zeros(len(Y))
+        for j in range(J):
+            pair = [j, J + j]
+            some = covariances[:, pair][:, :, pair]
+            total += form_of_partials(normal.partials_within, order, eta[pair], Y[:, j], some, radius)
+        return total
+
 
 class SoftmaxLikelihood(ClosedForm):
     """log p(y | eta) = eta_y - log sum_k exp(eta_k), with one predictor for each class."""
 
     def __init__(self, n_classes: int) -> None:
         super().__init__(n_classes, softmax_terms, softmax_slopes, softmax_expansion)
+
+    bounds_forms = True
+    forms_are_global = True
+
+    def forms_within(
+        self, order: int, eta: np.ndarray, responses: tuple[np.ndarray, ...], covariances: np.ndarray, radius: float
+    ) -> np.ndarray:
+        """Return bounds of directional derivatives, which hold for all predictors."""
+        return categorical.forms_within(order, eta, responses[0], covariances, radius)
 
     def mean(self, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Return the probability of each class, given the predictors `eta` (K, ...); shape (K, ...)."""
@@ -71,6 +97,14 @@ class OrderedLikelihood(ClosedForm):
 
     def __init__(self, n_categories: int) -> None:
         super().__init__(n_categories, ordered_terms, ordered_slopes, ordered_expansion)
+
+    bounds_forms = True
+
+    def forms_within(
+        self, order: int, eta: np.ndarray, responses: tuple[np.ndarray, ...], covariances: np.ndarray, radius: float
+    ) -> np.ndarray:
+        """Return bounds of directional derivatives."""
+        return ordered.forms_within(order, eta, responses[0], covariances, radius)
 
     def mean(self, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Return the probability of each category, given the predictors `eta` (K, ...); shape (K, ...)."""

@@ -11,7 +11,7 @@ from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, allocating, closu
 from approxmcmc.engine.terms.batches import Data, row_reader
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.families.curvature import KINDS, curvature_minorant
-from approxmcmc.families.family import Family, Minorant
+from approxmcmc.families.family import Family, Minorant, PartialBounds
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 
 ONE = np.ones(())  # size of a row without a size
@@ -157,6 +157,15 @@ class ShapeLikelihood(PredictsResponses, ScalarLikelihood):
         term = closure(make_with_shape, family.term, family.of_row, fastmath=BATCH_FASTMATH)
         super().__init__(term, 2, 1, closure(make_derivatives_with_shape, *parts, fastmath=BATCH_FASTMATH))
         self.family = family
+        self.bounds_forms = family.partials_within is not None
+
+    def forms_within(
+        self, order: int, eta: np.ndarray, responses: tuple[np.ndarray, ...], covariances: np.ndarray, radius: float
+    ) -> np.ndarray:
+        """Return bounds of directional derivatives in the predictor and log(shape)."""
+        if self.family.partials_within is None:
+            return super().forms_within(order, eta, responses, covariances, radius)
+        return form_of_partials(self.family.partials_within, order, eta, responses[0], covariances, radius)
 
     def terms(self) -> Callable[..., None]:
         """Return the batch function of the terms, which computes what rows share once for all rows of one shape."""
@@ -171,6 +180,28 @@ class ShapeLikelihood(PredictsResponses, ScalarLikelihood):
     def shape_at(self, eta: np.ndarray) -> np.ndarray:
         """Return the exponential of the second predictor."""
         return np.exp(np.clip(eta[1], -LARGEST_LOG, LARGEST_LOG))
+
+
+def form_of_partials(
+    partials_within: PartialBounds,
+    order: int,
+    eta: np.ndarray,
+    y: np.ndarray,
+    covariances: np.ndarray,
+    radius: float,
+) -> np.ndarray:
+    """Return bounds of directional derivatives from those of the partial derivatives in two predictors.
+
+    With the standard deviations s_1 and s_2 of the predictors a direction moves them by at most these, so that the sum
+    is at most sum_j binomial(order, j) bound_j s_1^(order - j) s_2^j. Arguments as in `RowLikelihood.forms_within`.
+    """
+    first, second = np.sqrt(np.maximum(np.einsum("rkk->kr", covariances), 0.0))
+    partials = partials_within(order, eta[0], y, eta[1], radius * first, radius * second)
+    total = np.zeros(len(y))
+    with np.errstate(over="ignore"):
+        for j, bound in enumerate(partials):
+            total += math.comb(order, j) * bound * first ** (order - j) * second**j
+    return total
 
 
 LARGEST_LOG = 300.0  # beyond it, and below its negative, the shape stays constant, so that lgamma stays finite

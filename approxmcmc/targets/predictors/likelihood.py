@@ -52,6 +52,22 @@ class RowLikelihood(abc.ABC):
     bounds_derivatives: bool = False
     """Whether it bounds its derivatives, or can say which argument would bound them."""
 
+    bounds_forms: bool = False
+    """Whether a likelihood of several predictors bounds its derivatives, see `forms_within`."""
+    forms_are_global: bool = False
+    """Whether these bounds are finite for all predictors, within an infinite radius."""
+
+    def forms_within(
+        self, order: int, eta: np.ndarray, responses: tuple[np.ndarray, ...], covariances: np.ndarray, radius: float
+    ) -> np.ndarray:
+        """Return upper bounds of the absolute derivatives of rows in a direction, of second or third order; (rows,).
+
+        The predictors of a row are linear functions of a vector phi, A phi, with A A' = ``covariances[i]``, shape
+        (rows, K, K). A direction is A u for a unit vector u; the bounds hold for all of them, and wherever phi differs
+        by at most `radius` from a point with the predictors `eta` (K, rows).
+        """
+        raise IncompatibleError("these terms have no bounds in several predictors")
+
     def covering(self, responses: tuple[np.ndarray, ...]) -> "RowLikelihood":
         """Return the likelihood with bounds that also hold for rows with these responses."""
         return self

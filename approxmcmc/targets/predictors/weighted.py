@@ -53,6 +53,8 @@ class WithWeights(RowLikelihood):
         self._single = single
         self.knows_derivatives = single.knows_derivatives
         self.bounds_derivatives = single.bounds_derivatives
+        self.bounds_forms = single.bounds_forms
+        self.forms_are_global = single.forms_are_global
         self.predictor_scale = single.predictor_scale
         self.slope_bound, self.second_derivative_bound, self.third_derivative_bound = (
             None if bound is None else bound * largest
@@ -80,6 +82,13 @@ class WithWeights(RowLikelihood):
         plain, weights = self.split(responses)
         bounds = self.single.third_derivative_within(eta, plain, reach)
         return None if bounds is None else weights * bounds
+
+    def forms_within(
+        self, order: int, eta: np.ndarray, responses: Responses, covariances: np.ndarray, radius: float
+    ) -> np.ndarray:
+        """Return bounds of directional derivatives: those of single rows, times their weights."""
+        plain, weights = self.split(responses)
+        return weights * self.single.forms_within(order, eta, plain, covariances, radius)
 
     def bound_kinds(self, responses: Responses) -> tuple[str, ...]:
         """Return the names of the minorants of rows without weights."""
