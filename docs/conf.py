@@ -28,6 +28,7 @@ release = version_of("approxmcmc")
 
 extensions = [
     "capabilities",
+    "plans",
     "house",
     "mathml",
     "results",

@@ -249,6 +249,51 @@ REFUSED_WHEN_RUN = {
     length_written_out: r"array of that length made inside the model \(pt.zeros\(300\)\)",
 }
 
+# Models whose groups or discrete variables leave the likelihood, for the table of plans.
+
+
+def normal_hierarchy():
+    tau = pm.HalfNormal("tau", 1.0)
+    z = pm.Normal("z", shape=GROUPS)
+    pm.Normal("y", pm.Normal("mu") + tau * z[GROUP], pm.HalfNormal("sigma"), observed=Z)
+
+
+def counts_of_many_groups():
+    """With three rows for each of 100 centred effects, NUTS would meet a funnel."""
+    effect = pm.Normal("effect", pm.Normal("mu"), pm.HalfNormal("tau"), shape=N // 3)
+    pm.Poisson("y", pt.exp(effect[np.arange(N) // 3]), observed=COUNTS)
+
+
+def counts_of_few_groups():
+    """NUTS makes its draws while quadrature would be compiled."""
+    effect = pm.HalfNormal("tau") * pm.Normal("z", shape=30)
+    pm.Poisson("y", pt.exp(pm.Normal("mu") + effect[np.arange(N) % 30]), observed=COUNTS)
+
+
+def component_of_each_row():
+    z = pm.Categorical("z", p=pm.Dirichlet("w", np.ones(2)), shape=N)
+    pm.Normal("y", pm.Normal("m", shape=2)[z], 1.0, observed=Z)
+
+
+def component_of_each_group():
+    z = pm.Bernoulli("z", pm.Beta("p", 1, 1), shape=GROUPS)
+    pm.Poisson("y", pt.exp(pm.Normal("m", shape=2)[z[GROUP]]), observed=COUNTS)
+
+
+def ordered():
+    cuts = pm.Normal("cuts", [-1.0, 1.0], transform=pm.distributions.transforms.ordered, shape=2)
+    pm.OrderedLogistic("y", eta=pt.as_tensor(X) @ pm.Normal("beta", shape=3), cutpoints=cuts, observed=GROUP % 3)
+
+
+REDUCED = (
+    normal_hierarchy,
+    counts_of_many_groups,
+    counts_of_few_groups,
+    component_of_each_row,
+    component_of_each_group,
+    ordered,
+)
+
 
 def build(model_function):
     """Return the `pm.Model` that a function of this file fills."""

@@ -14,31 +14,22 @@ from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Second, Sub, Tr
 from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.interop.graphs import rebuild
+from approxmcmc.interop.operations import (
+    ADDING_TO_ENTRIES,
+    INDEXING_BY_ARRAYS,
+    MOVING,
+    MULTIPLYING,
+    SHAPES,
+    SPLITTING,
+    STACKING,
+    is_sum,
+    name_of,
+    without_axes,
+)
 
 CONSTANT = "constant"
 AFFINE = "affine"
 OTHER = "other"
-
-# Operations whose result holds entries, or sums of entries, of their first input; the other inputs must be constant.
-MOVING = (
-    "DimShuffle",
-    "ExpandDims",
-    "Squeeze",
-    "Reshape",
-    "Subtensor",
-    "AdvancedSubtensor",
-    "AdvancedSubtensor1",
-    "SpecifyShape",
-    "Sum",
-    "Alloc",
-    "ViewOp",
-    "Split",
-    "TensorFromScalar",
-    "ScalarFromTensor",
-)
-STACKING = ("Join", "MakeVector", "IncSubtensor", "AdvancedIncSubtensor", "AdvancedIncSubtensor1")
-MULTIPLYING = ("Dot", "Gemv", "BatchedDot", "Matmul", "MatMul")
-SHAPES = ("Shape", "Shape_i")  # shapes never depend on theta
 
 
 class Ratio(NamedTuple):
@@ -63,14 +54,14 @@ def kinds(graphs: Sequence[Any], theta: Any) -> dict[Any, Any]:
 
 
 def _kind_of(node: Any, inputs: list[Any]) -> Any:
-    name = _name(node.op)
+    name = name_of(node)
     if name in SHAPES or all(kind == CONSTANT for kind in inputs):
         return CONSTANT
     if isinstance(node.op, Elemwise):
         return _kind_of_elemwise(node, inputs)
-    if name in MOVING:
+    if name in MOVING or name in SPLITTING or is_sum(node):
         return inputs[0] if all(kind == CONSTANT for kind in inputs[1:]) else OTHER
-    if name in STACKING:
+    if name in STACKING or name in ADDING_TO_ENTRIES:
         return AFFINE if all(kind in (CONSTANT, AFFINE) for kind in inputs) else OTHER
     if name in MULTIPLYING and len(inputs) == 2:
         return AFFINE if sorted(map(str, inputs)) == [AFFINE, CONSTANT] else OTHER
@@ -90,7 +81,7 @@ def _kind_of_elemwise(node: Any, inputs: list[Any]) -> Any:
         above, below = inputs
         if below == CONSTANT:
             return above
-        return Ratio(_bare(node.inputs[1])) if above == AFFINE else OTHER
+        return Ratio(without_axes(node.inputs[1])) if above == AFFINE else OTHER
     if isinstance(operation, Mul):
         return _kind_of_product(node, inputs)
     return OTHER
@@ -102,21 +93,9 @@ def _kind_of_product(node: Any, inputs: list[Any]) -> Any:
         return moving[0][0]
     if len(moving) == 2:
         for (kind, _), (_, other) in (moving, moving[::-1]):
-            if isinstance(kind, Ratio) and equal_computations([kind.scale], [_bare(other)]):
+            if isinstance(kind, Ratio) and equal_computations([kind.scale], [without_axes(other)]):
                 return AFFINE
     return OTHER
-
-
-def _name(operation: Any) -> str:
-    """Return the name of an operation (of a `Blockwise`, of its core operation)."""
-    return type(getattr(operation, "core_op", operation)).__name__
-
-
-def _bare(graph: Any) -> Any:
-    """Return a scalar graph without the axes added to it."""
-    while graph.owner is not None and _name(graph.owner.op) in ("DimShuffle", "ExpandDims", "Squeeze"):
-        graph = graph.owner.inputs[0]
-    return graph
 
 
 def picked_first(graph: Any, theta: Any) -> Any:
@@ -135,7 +114,7 @@ def picked_first(graph: Any, theta: Any) -> Any:
     replaced: dict[Any, Any] = {}
     nodes: list[Any] = list(toposort([graph]))
     for node in nodes:
-        if _name(node.op) in ("AdvancedSubtensor", "AdvancedSubtensor1") and len(node.inputs) == 2:
+        if name_of(node) in INDEXING_BY_ARRAYS and len(node.inputs) == 2:
             vector, index = node.inputs
             if vector.ndim == 1 and vector.owner is not None and kind[vector] not in (CONSTANT, AFFINE):
                 replaced[node.outputs[0]] = picked(vector, index)
@@ -171,7 +150,7 @@ def cut(graph: Any, theta: Any, count: Callable[[list[Any]], list[int]]) -> list
 
 def _weights_rows(node: Any, factors: list[Any]) -> bool:
     """Return whether an operation multiplies by an array: a product with a matrix, or a factor for each entry."""
-    if _name(node.op) in MULTIPLYING:
+    if name_of(node) in MULTIPLYING:
         return True
     is_product = isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul | TrueDiv)
     return is_product and not all(all(factor.broadcastable) for factor in factors)

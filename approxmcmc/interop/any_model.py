@@ -19,7 +19,7 @@ def as_target(given: Any) -> Any:
     model = without_formula(given)
     if not is_pymc(model):
         return model
-    from approxmcmc.interop.whole_model import target_of
+    from approxmcmc.interop.plans import target_of
 
     target = target_of(model)
     if is_bambi(given):

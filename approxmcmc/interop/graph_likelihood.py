@@ -19,10 +19,11 @@ from pytensor.tensor.elemwise import DimShuffle, Elemwise
 from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.compile import allocating, closure, kept
 from approxmcmc.engine.terms.batches import row_reader
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.graphs import merge_branches, rebuild, simplify, simplify_together, work_of_a_row
 from approxmcmc.interop.kernels import numba_function
 from approxmcmc.interop.model_hash import content_of
-from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity
+from approxmcmc.interop.predictors import Predictors, Quantity
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
 
 FEW = 4  # rows of an example call
@@ -46,7 +47,7 @@ class GraphLikelihood(RowLikelihood):
         self.quantities = [(one, one.variable.type(f"eta_{k}")) for k, one in enumerate(found.quantities)]
         self.n_predictors = found.design.n_predictors
         if any(one.row_axis is None and one.size > 1 for one in found.quantities):
-            raise NoLinearPredictorError(
+            raise NotPossibleError(
                 "its rows share a vector of parameters, such as cut points, mixture weights, or effects times their "
                 "scale, in addition to their linear predictors"
             )
@@ -162,7 +163,7 @@ class GraphLikelihood(RowLikelihood):
                 elif given.ndim == 2:
                     pieces[given] = pt.moveaxis(moved, 0, one.row_axis)
                 else:
-                    raise NoLinearPredictorError("its predictors have more than two axes")
+                    raise NotPossibleError("its predictors have more than two axes")
         wholes = {old: _typed(new, old) for old, new in pieces.items()}
         places = np.cumsum([0, *(one.size for one, _ in self.quantities)])
         scalars = {given: etas[place] for (_, given), place in zip(self.quantities, places, strict=False)}

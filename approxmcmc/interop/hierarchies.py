@@ -25,15 +25,13 @@ from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.interop.densities import initial_point
 from approxmcmc.interop.graphs import evaluate
+from approxmcmc.interop.operations import AXES, INDEXING, name_of, without_axes
 
 # With fewer rows the prior may determine an effect more than they do, and z is the better coordinate.
 ROWS_PER_GROUP = 100
-AXES = ("DimShuffle", "ExpandDims")
 # Below this ratio groups hardly differ: sigma may be 0, and the density of (sigma, sigma * z) may have no mode.
 VARIANCE_RATIO = 10.0
 DIFFERENCE = 1e-4
-# Not every version of PyTensor has all of them.
-INDEXING = ("Subtensor", "AdvancedSubtensor", "AdvancedSubtensor1", *AXES)
 
 
 class Effects(NamedTuple):
@@ -131,7 +129,7 @@ def _factors(variable: Any, users: dict[Any, list[Any]]) -> list[Any]:
     """List the scalars that multiply a variable, or entries picked from it."""
     factors: list[Any] = []
     for node in users.get(variable, []):
-        if type(node.op).__name__ in INDEXING and node.inputs[0] is variable:
+        if name_of(node) in INDEXING | AXES and node.inputs[0] is variable:
             factors += _factors(node.outputs[0], users)
         elif isinstance(node.op, Elemwise) and isinstance(node.op.scalar_op, Mul):
             factors += [_scalar(other) for other in node.inputs if other is not variable and all(other.broadcastable)]
@@ -140,6 +138,5 @@ def _factors(variable: Any, users: dict[Any, list[Any]]) -> list[Any]:
 
 def _scalar(graph: Any) -> Any:
     """Return a scalar graph without the axes added to it."""
-    while graph.owner is not None and type(graph.owner.op).__name__ in AXES:
-        graph = graph.owner.inputs[0]
+    graph = without_axes(graph)
     return graph if graph.ndim == 0 else graph.flatten()[0]

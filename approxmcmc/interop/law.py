@@ -7,28 +7,21 @@ from approxmcmc.families import FORMS
 from approxmcmc.interop.links import Graphs, LawOfRows
 
 
-class NoFamilyError(Exception):
-    """Raised if rows are of no family of the library, with the reason."""
-
-
-def law_of(operation: Any, parameters: Sequence[Any], graphs: Graphs) -> LawOfRows:
+def law_of(operation: Any, parameters: Sequence[Any], graphs: Graphs) -> LawOfRows | str:
     """Return the family of a random variable with this operation and these graphs of its parameters.
 
-    Raises
-    ------
-    NoFamilyError
-        When no form of a family fits; the message says what the forms of the distribution need.
+    If no form of a family fits, return a sentence that says what the forms of the distribution need.
     """
     name = distribution_of(operation)
     forms = [form for form in FORMS if form.distribution == name]
     if not forms:
         known = ", ".join(dict.fromkeys(form.distribution for form in FORMS))
-        raise NoFamilyError(f"the distribution {name} is not supported: {known} are")
+        return f"the distribution {name} is not supported: {known} are"
     for form in forms:
-        law: LawOfRows | None = form.read(graphs, *parameters)
-        if law is not None:
-            return law
-    raise NoFamilyError(f"{name} rows need {', or '.join(form.needs for form in forms)}")
+        rows: LawOfRows | None = form.read(graphs, *parameters)
+        if rows is not None:
+            return rows
+    return f"{name} rows need {', or '.join(form.needs for form in forms)}"
 
 
 def distribution_of(operation: Any) -> str:

@@ -8,7 +8,8 @@ else PyTensor compiles them as functions of the predictors. Either way they are 
 random groups of rows.
 """
 
-import contextlib
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +20,14 @@ from approxmcmc.families import FORMS
 from approxmcmc.families.family import Family
 from approxmcmc.families.normal import NORMAL
 from approxmcmc.interop.affine import AFFINE, CONSTANT, kinds
+from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import by_numpy, evaluate, simplify
-from approxmcmc.interop.law import NoFamilyError, distribution_of, law_of
+from approxmcmc.interop.law import distribution_of, law_of
 from approxmcmc.interop.links import Graphs, LawOfRows
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.normal_law import normal_design
-from approxmcmc.interop.predictors import NoLinearPredictorError, Predictors, Quantity, design_of, find_predictors
+from approxmcmc.interop.predictors import Predictors, Quantity, design_of, find_predictors
 from approxmcmc.interop.prior import prior_of
 from approxmcmc.interop.rows import random_groups
 from approxmcmc.interop.weights import law_of_observed
@@ -87,43 +89,43 @@ def structured_target(source: ModelOfPyMC) -> PredictorsOfPyMC:
 
     Raises
     ------
-    NoLinearPredictorError
+    NotPossibleError
         When the rows depend on theta in another way; the message says what was found instead.
     """
     rows = rows_of_family(source)
-    try:
-        found = find_predictors(source)
-    except NoLinearPredictorError:
+    predictors = attempt(functools.partial(find_predictors, source), source.faults)
+    if isinstance(predictors, Reason):
         if rows is None:
-            raise
-        return _checked(source, _of_family(source, design_of(source, rows.quantities), rows))
-    # `_checked` raises if the terms differ from the model's; then the next form is tried.
-    if rows is not None and rows.shape is not None and found.design.n_predictors == 1:
-        with contextlib.suppress(NoLinearPredictorError):
-            return _checked(source, _of_family(source, found.design, rows))
+            raise predictors.again()
+        return _checked(source, lambda: _of_family(source, design_of(source, rows.quantities), rows))
+    forms: list[Callable[[], PredictorsOfPyMC]] = []
+    if rows is not None and rows.shape is not None and predictors.design.n_predictors == 1:
+        forms.append(lambda: _of_family(source, predictors.design, rows))
     if rows is not None:  # an offset is added outside of the predictor found, or an exposure is a factor of the mean
-        with contextlib.suppress(NoLinearPredictorError):
-            return _checked(source, _of_family(source, design_of(source, rows.quantities), rows))
-    classes = _of_classes(source, found)
-    if classes is not None:
-        with contextlib.suppress(NoLinearPredictorError):
-            return _checked(source, classes)
+        forms.append(lambda: _of_family(source, design_of(source, rows.quantities), rows))
+    forms.append(lambda: _as_classes(source, predictors))
+    forms.append(lambda: _as_normal_rows(source, predictors))
+    for form in forms:
+        target = attempt(functools.partial(_checked, source, form), source.faults)
+        if isinstance(target, PredictorsOfPyMC):
+            return target
+    return _checked(source, lambda: _as_graph(source, predictors))
+
+
+def _as_normal_rows(source: ModelOfPyMC, predictors: Predictors) -> PredictorsOfPyMC:
+    """Return the target of normal outcomes with means and log scales as predictors."""
     law = law_of_observed(source)
-    normal = None if law is None else normal_design(source, found, law.operation, law.parameters)
-    if law is not None and normal is not None:
-        with contextlib.suppress(NoLinearPredictorError):
-            return _checked(source, _normal_rows(source, normal, law.weights))
-    return _checked(source, _general(source, found))
-
-
-def _normal_rows(source: ModelOfPyMC, design: Design, weights: np.ndarray | None) -> PredictorsOfPyMC:
-    """Return the target of normal outcomes with the means and log scales of `design`."""
+    design = None if law is None else normal_design(source, predictors, law.operation, law.parameters)
+    if law is None or design is None:
+        raise NotPossibleError("its rows are not normal with an affine mean and log scale")
+    weights = law.weights
     Y = np.asarray(source.rows.observed[0], dtype=np.float64).reshape(source.rows.n_rows, -1)
     return PredictorsOfPyMC(source, design, NormalLikelihood(Y.shape[1]), (np.ascontiguousarray(Y),), weights)
 
 
-def _checked(source: ModelOfPyMC, target: PredictorsOfPyMC) -> PredictorsOfPyMC:
-    """Return a target with prior and names of the model, after comparing its terms with the model's."""
+def _checked(source: ModelOfPyMC, form: Callable[[], PredictorsOfPyMC]) -> PredictorsOfPyMC:
+    """Return the target of a form with prior and names of the model, after comparing its terms with the model's."""
+    target = form()
     target.prior = prior_of(source)
     target.variables = source.describe()
     target.omitted_constants = _compared(source, target)
@@ -147,10 +149,8 @@ def _law(source: ModelOfPyMC) -> LawAndWeights | None:
         return None
     if distribution_of(found.operation) not in {form.distribution for form in FORMS}:
         return None
-    try:
-        return LawAndWeights(law_of(found.operation, found.parameters, Graphs({source.theta})), found.weights)
-    except NoFamilyError:
-        return None
+    law = law_of(found.operation, found.parameters, Graphs({source.theta}))
+    return None if isinstance(law, str) else LawAndWeights(law, found.weights)
 
 
 def rows_of_family(source: ModelOfPyMC) -> RowsOfFamily | None:
@@ -210,15 +210,15 @@ def _of_family(source: ModelOfPyMC, design: Design, rows: RowsOfFamily) -> Predi
     return target
 
 
-def _of_classes(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC | None:
-    """Return the target of categorical rows, ordered or with a predictor for each class; None for another model.
+def _as_classes(source: ModelOfPyMC, predictors: Predictors) -> PredictorsOfPyMC:
+    """Return the target of categorical rows, ordered or with a predictor for each class.
 
     One of the predictors of K classes may be known, as 0. If the rows depend on theta through fewer, PyTensor's terms
     of these cost less.
     """
     read = _law(source)
     if read is None or read.law.family is not None:
-        return None
+        raise NotPossibleError("its rows are not classes")
     law, weights = read
     likelihood: RowLikelihood
     if law.cutpoints is not None:
@@ -229,13 +229,13 @@ def _of_classes(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC | No
         n_classes = _columns(source, law.logits)
         likelihood = SoftmaxLikelihood(n_classes)
         quantities = [Quantity(law.logits, 0, n_classes)]
-        if found.design.n_predictors < n_classes - 1:
-            return None
+        if predictors.design.n_predictors < n_classes - 1:
+            raise NotPossibleError("its rows depend on fewer predictors than classes")
     graphs = [one.variable for one in quantities]
     kind = kinds(graphs, source.theta)
     y = np.asarray(source.rows.observed[0]).astype(np.int64)
     if any(kind.get(one) != AFFINE for one in graphs) or not np.all((y >= 0) & (y < n_classes)):
-        return None
+        raise NotPossibleError("its predictors of classes are not affine, or a row is of no class")
     return PredictorsOfPyMC(source, design_of(source, quantities), likelihood, (y,), weights)
 
 
@@ -247,9 +247,10 @@ def _columns(source: ModelOfPyMC, graph: Any) -> int:
     return int(length)
 
 
-def _general(source: ModelOfPyMC, found: Predictors) -> PredictorsOfPyMC:
-    likelihood = GraphLikelihood(found, source.rows.inputs, source.rows.data, source.hash)
-    return PredictorsOfPyMC(source, found.design, likelihood, likelihood.columns)
+def _as_graph(source: ModelOfPyMC, predictors: Predictors) -> PredictorsOfPyMC:
+    """Return the target whose terms PyTensor compiles as functions of the predictors."""
+    likelihood = GraphLikelihood(predictors, source.rows.inputs, source.rows.data, source.hash)
+    return PredictorsOfPyMC(source, predictors.design, likelihood, likelihood.columns)
 
 
 def _compared(source: ModelOfPyMC, target: PredictorsOfPyMC) -> np.ndarray | float:
@@ -267,13 +268,13 @@ def _compared(source: ModelOfPyMC, target: PredictorsOfPyMC) -> np.ndarray | flo
             own[group] = _some_terms(target, theta, group)
         expected = np.asarray(theirs(theta))
         if expected.shape != own.shape or not np.isfinite(expected).all():
-            raise NoLinearPredictorError("its terms are not all finite")
+            raise NotPossibleError("its terms are not all finite")
         difference = expected - own
         before = difference if before is None else before
         # Differences of terms lose digits.
         allowed = 1e-8 * (1.0 + np.abs(before) + np.abs(expected))
         if not (np.abs(difference - before) <= allowed).all():
-            raise NoLinearPredictorError("its terms differ from those of the predictors found")
+            raise NotPossibleError("its terms differ from those of the predictors found")
     constants = np.where(np.abs(difference) <= allowed, 0.0, difference)
     return constants if constants.any() else 0.0
 

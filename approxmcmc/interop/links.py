@@ -39,7 +39,7 @@ from pytensor.tensor.special import Softmax
 
 from approxmcmc.families.family import Family
 from approxmcmc.interop.graphs import evaluate
-from approxmcmc.interop.groups.labels import MOVING
+from approxmcmc.interop.operations import AXES, MOVING, name_of
 
 EPSILON = 2.0 * np.finfo(np.float64).eps  # above the distance of a clip from 0 or 1
 Power = tuple[Any, float]  # a graph and its power
@@ -530,7 +530,7 @@ def is_a(node: Any, operation: type) -> bool:
 def bare(graph: Any) -> Any:
     """Return a graph without the axes of length 1, names and identities around it."""
     while graph.owner is not None and (
-        is_a(graph.owner, Identity) or type(graph.owner.op).__name__ in ("DimShuffle", "ExpandDims", "ViewOp")
+        is_a(graph.owner, Identity) or name_of(graph.owner) in AXES or name_of(graph.owner) == "ViewOp"
     ):
         graph = graph.owner.inputs[0]
     return graph
@@ -542,7 +542,7 @@ def below(graph: Any) -> tuple[Any, Callable[[Any], Any]]:
     So ``exp(eta)[group]`` is read as ``exp(eta[group])``. The node is None if nothing computes the graph below.
     """
     moves = []
-    while graph.owner is not None and (type(graph.owner.op).__name__ in MOVING or is_a(graph.owner, Identity)):
+    while graph.owner is not None and (name_of(graph.owner) in MOVING or is_a(graph.owner, Identity)):
         if not is_a(graph.owner, Identity):
             moves.append(graph.owner)
         graph = graph.owner.inputs[0]

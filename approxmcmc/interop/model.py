@@ -1,12 +1,10 @@
-"""Read a PyMC model: its rows, variables, data and hash; and the methods of all targets made from one."""
+"""Read a PyMC model row by row: its rows, variables and prior; and the methods of all targets made from its rows."""
 
 import functools
-import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
@@ -14,11 +12,11 @@ from pymc.model.transform.basic import remove_minibatched_nodes
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import Variables, WrittenWork, content_hash
-from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.densities import initial_point, log_densities, log_density
-from approxmcmc.interop.graphs import evaluate, is_shared, leaves, over_flat, rebuild, value_of
+from approxmcmc.errors import IncompatibleError
+from approxmcmc.interop.densities import initial_point, log_densities
+from approxmcmc.interop.graphs import is_shared, leaves, over_flat, rebuild, value_of
 from approxmcmc.interop.hierarchies import Effects, group_effects
-from approxmcmc.interop.model_hash import UNREADABLE, model_hash
+from approxmcmc.interop.read import ReadModel
 from approxmcmc.interop.returned import ReturnedByModel
 from approxmcmc.interop.rows import Rows
 from approxmcmc.interop.summed.draws import SummedOut
@@ -27,7 +25,7 @@ from approxmcmc.interop.variables import ModelVariables, describe_variables, fla
 from approxmcmc.interop.written_work import work_as_written
 
 
-class ModelOfPyMC:
+class ModelOfPyMC(ReadModel):
     """A PyMC model that was read: rows of its observed variables, the flat symbolic theta, and the starting point.
 
     `row_dim` names the axis that counts rows, `data` has rows in place of those of the model, by name (see `Rows`), and
@@ -47,10 +45,8 @@ class ModelOfPyMC:
         scale_effects: bool = True,
         data: Mapping[str, np.ndarray] | None = None,
     ) -> None:
-        if not isinstance(model, pm.Model):
-            raise IncompatibleError(f"from_pymc needs a pm.Model, found {type(model).__name__}")
-        self.given = model
-        self.faults: list[str] = []
+        super().__init__(model)
+        model = self.given
         refuse_unsuitable(model)
         if _has_minibatches(model):  # only then, because the copy has its variables in another order
             model = remove_minibatched_nodes(model)
@@ -59,8 +55,8 @@ class ModelOfPyMC:
         self.values = [model.rvs_to_values[variable] for variable in model.free_RVs]
         self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
         self.rows = Rows(model, row_dim, data)
-        self.shared = [(leaf, content_hash(value_of(leaf))) for leaf in _shared(self.given)]
-        self.hash = model_hash(model) or f"{UNREADABLE} {uuid.uuid4()}"  # unique, so it never matches another model
+        self.shared  # noqa: B018  # hashes of the data that were read
+        self.hash  # noqa: B018
         self.effects = group_effects(model, self.rows.n_rows, self._score) if scale_effects else []
         scaled = [(effect.effect, effect.scale) for effect in self.effects if effect.scale is not None]
         self.scales = {model.rvs_to_values[v]: model.replace_rvs_by_values([scale])[0] for v, scale in scaled}
@@ -100,34 +96,23 @@ class ModelOfPyMC:
         terms += [-np.size(self.start[value.name]) * pt.log(pt.abs(scale)) for value, scale in self.scales.items()]
         return rebuild(terms, frozen)
 
-    def refuse_changed_data(self) -> None:
-        """Raise if the model's data have changed since they were read."""
-        changed = [leaf.name for leaf, stored_hash in self.shared if content_hash(value_of(leaf)) != stored_hash]
-        if changed:
-            raise InvalidInputError(
-                f"from_pymc: the data {changed} were changed (pm.set_data) after the target was made from the model; "
-                "call from_pymc(model) again"
-            )
-
     def initial_point(self) -> np.ndarray:
         """Return the model's initial point, unconstrained; shape (dim,)."""
         return self._multiply(flat(self.start, self.values))
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The observed data, under the variables' names."""
-        if self.rows.is_given:
-            return self._given(observed=True)
-        return {rv.name: value for rv, value in zip(self.model.observed_RVs, self.rows.observed, strict=True)}
+        """The observed data, under the variables' names; with given rows, these."""
+        return self._given(observed=True) if self.rows.is_given else super().observed_data
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's data containers without the observed ones, as in `pm.sample`."""
-        data = [variable for variable in self.model.data_vars if variable not in self.rows.values]
-        held = {variable.name: np.asarray(evaluate(variable)) for variable in data}
-        observed = self._given(observed=True) if self.rows.is_given else {}
-        given = self._given(observed=False) if self.rows.is_given else {}
-        return {name: rows for name, rows in {**held, **given}.items() if name not in observed}
+        """The model's data containers without the observed ones; given rows replace the model's."""
+        if not self.rows.is_given:
+            return super().constant_data
+        observed = self._given(observed=True)
+        held = {**super().constant_data, **self._given(observed=False)}
+        return {name: rows for name, rows in held.items() if name not in observed}
 
     def _given(self, *, observed: bool) -> Mapping[str, np.ndarray]:
         """Return the rows given in place of the model's, either the observed ones or the others."""
@@ -200,13 +185,11 @@ class TargetOfPyMC:
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Attributes for the trace: coordinates of group effects, what was summed out, and faults (see `faults`)."""
+        """Attributes for the trace: coordinates of group effects, what was summed out, and faults (see `attempts`)."""
         attrs = {"group_effects": "; ".join(effect.reason for effect in self.effects)} if self.effects else {}
         if self.summed is not None:
             attrs["integrated"] = self.summed.sentence
-        if self.source.faults:
-            attrs["reading_faults"] = "; ".join(self.source.faults)
-        return attrs
+        return {**attrs, **self.source.fault_attrs}
 
     def to_pymc(self) -> Any:
         """Return the model itself.
@@ -226,12 +209,6 @@ class TargetOfPyMC:
     def __repr__(self) -> str:
         """Return the observed variable, its number of rows, and the free variables as text."""
         return f"{type(self).__name__}({self.source.rows.name}: {self.n_obs} rows; {self.source.names})"
-
-
-def _shared(model: Any) -> list[Any]:
-    """Return the data of a model that can change; with indicators summed out, those of the model with them."""
-    whole = model.given if isinstance(model, SummedModel) else model
-    return [leaf for leaf in leaves([log_density(whole)]) if is_shared(leaf)]
 
 
 def _has_minibatches(model: Any) -> bool:

@@ -37,7 +37,7 @@ def model_hash(model: Any) -> str | None:
     outputs = [log_density(model), *model.replace_rvs_by_values(model.deterministics)]
     text = str(debugprint(outputs, print_type=True, file="str"))
     operations, arrays = _walk(outputs)
-    trusted = all(map(_is_trusted, operations)) and not any(array.dtype.hasobject for array in arrays)
+    trusted = all(map(is_trusted, operations)) and not any(array.dtype.hasobject for array in arrays)
     if not trusted or ADDRESS.search(text):
         return None
     variables = [variable.name for variable in (*model.free_RVs, *model.observed_RVs, *model.deterministics)]
@@ -83,7 +83,7 @@ def _walk(outputs: Iterable[Any]) -> tuple[list[Any], list[np.ndarray]]:
     return operations, arrays
 
 
-def _is_trusted(operation: Any) -> bool:
+def is_trusted(operation: Any) -> bool:
     """Return whether an operation, and every function in it, belongs to PyTensor or PyMC."""
     functions = [value for value in vars(operation).values() if isinstance(value, types.FunctionType)]
     modules = [type(operation).__module__, *(function.__module__ or "" for function in functions)]

@@ -13,8 +13,8 @@ import pytensor
 from pytensor.graph import rewrite_graph
 
 from approxmcmc.contracts import Variables
-from approxmcmc.errors import ApproxMCMCError
 from approxmcmc.interop.affine import cut, picked_first
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.rows import ON_SOME_ROWS
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
@@ -29,10 +29,6 @@ MOST_LOOKED_AT = 1000  # rows, usually enough to see that a column differs betwe
 # rows; two different numbers of rows show which axis counts rows
 FEW = 5
 SOME = 7
-
-
-class NoLinearPredictorError(ApproxMCMCError):
-    """Raised if a model has no linear predictors that would save work; the message says why."""
 
 
 class Quantity(NamedTuple):
@@ -60,12 +56,12 @@ def find_predictors(source: ModelOfPyMC) -> Predictors:
 
     Raises
     ------
-    NoLinearPredictorError
+    NotPossibleError
         When the model has no linear predictors, too many to save work, or too few rows; the message says what was
         found.
     """
     if source.rows.n_rows <= SOME:
-        raise NoLinearPredictorError(
+        raise NotPossibleError(
             f"a linear predictor is only looked for in more than {SOME} rows; found {source.rows.n_rows}"
         )
     [terms] = source.over_flat([source.rows.terms()])
@@ -74,12 +70,12 @@ def find_predictors(source: ModelOfPyMC) -> Predictors:
     K = sum(quantity.size for quantity in quantities)
     dim = int(source.theta.type.shape[0])
     if min(MOST_PREDICTORS, dim) < K:
-        raise NoLinearPredictorError(
+        raise NotPossibleError(
             f"its rows depend on its {dim} parameters through {K} linear predictors, which saves nothing (useful are "
             f"at most {min(MOST_PREDICTORS, dim)})"
         )
     if not any(quantity.row_axis is not None for quantity in quantities):
-        raise NoLinearPredictorError("no quantity that is linear in the parameters differs from row to row")
+        raise NotPossibleError("no quantity that is linear in the parameters differs from row to row")
     return Predictors(source.theta, terms, quantities, design_of(source, quantities))
 
 
@@ -101,7 +97,7 @@ def _quantities(source: ModelOfPyMC, terms: Any) -> list[Quantity]:
                 for rows in (FEW, SOME)
             )
         except ON_SOME_ROWS as error:
-            raise NoLinearPredictorError("its rows cannot be evaluated without the others") from error
+            raise NotPossibleError("its rows cannot be evaluated without the others") from error
         return list(zip(few, some, strict=True))
 
     def measured(variables: list[Any]) -> list[Quantity]:
@@ -109,7 +105,7 @@ def _quantities(source: ModelOfPyMC, terms: Any) -> list[Quantity]:
         for variable, (few, some) in zip(variables, shapes(variables), strict=True):
             axes = [axis for axis, lengths in enumerate(zip(few, some, strict=True)) if lengths[0] != lengths[1]]
             if len(axes) > 1:
-                raise NoLinearPredictorError("rows depend on each other")
+                raise NotPossibleError("rows depend on each other")
             rest = [length for axis, length in enumerate(few) if axis not in axes]
             quantities.append(Quantity(variable, axes[0] if axes else None, int(np.prod(rest, dtype=int))))
         return quantities
@@ -144,7 +140,7 @@ class _Asked:
             values_at_theta.append(np.broadcast_to(rows.reshape(len(rows), -1).T, (quantity.size, self.n_rows)))
         predictors = np.concatenate(values_at_theta)
         if not np.isfinite(predictors).all():
-            raise NoLinearPredictorError("its predictors are not finite at 0")
+            raise NotPossibleError("its predictors are not finite at 0")
         return predictors if raw else predictors - self.origin
 
     def design(self) -> Design:
@@ -173,7 +169,7 @@ class _Asked:
             predicted = design.eta(theta, slice(None))
             expected = self.at(theta, raw=True)
             if not np.allclose(predicted, expected, rtol=CLOSE, atol=CLOSE * (1.0 + np.abs(expected).max())):
-                raise NoLinearPredictorError("its predictors are not linear in the parameters")
+                raise NotPossibleError("its predictors are not linear in the parameters")
 
     def _parts(self, name: str, start: int, size: int) -> list[list[PredictorPart]]:
         """Return the contribution of one variable to each predictor."""
@@ -194,7 +190,7 @@ class _Asked:
                     if answer[k].any():
                         mine[j] = answer[k]
                 if 8.0 * self.n_rows * sum(map(len, columns)) > LARGEST_DESIGN:
-                    raise NoLinearPredictorError(f"its design takes more than {LARGEST_DESIGN / 1e9:g} GB")
+                    raise NotPossibleError(f"its design takes more than {LARGEST_DESIGN / 1e9:g} GB")
             for mine, k in zip(columns, dense, strict=True):
                 parts[k] = _dense(name, mine, self.origin[k])
         return parts

@@ -16,16 +16,23 @@ from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tall_data import Prior
 
 
-class PriorOfPyMC(Prior):
-    """A log prior compiled by PyTensor, such as that of a hierarchy."""
+class PriorOfGraph(Prior):
+    """A log prior compiled by PyTensor, such as that of a hierarchy.
+
+    `graph` is a graph of the flat vector `theta`, and `start` an example of it. `model_hash` identifies the model, and
+    `name` the graph among those of the model, for kernels that are kept on disk.
+    """
 
     is_graph = True
 
-    def __init__(self, source: ModelOfPyMC) -> None:
-        super().__init__(math.inf, None, who="PyMCTarget")
+    def __init__(self, graph: Any, theta: Any, start: np.ndarray, model_hash: str, name: str = "prior") -> None:
+        super().__init__(math.inf, None, who="from_pymc")
         self.scale = math.nan
-        self.source = source
-        self.graph = simplify(log_prior_of(source))
+        self.graph = graph
+        self.theta = theta
+        self.start = start
+        self.model_hash = model_hash
+        self.name = name
         self._kernels: dict[str, Any] = {}
 
     def normal(self, dim: int) -> None:
@@ -44,17 +51,22 @@ class PriorOfPyMC(Prior):
         return self._kernels["gradient"]
 
     def _gradient(self) -> Any:
-        return self._function(pytensor.grad(self.graph, self.source.theta))
+        return self._function(pytensor.grad(self.graph, self.theta))
 
-    def _content(self, name: str) -> str | None:
-        return content_of(self.source.hash, f"{name} of the prior", [self.source.theta], [self.graph])
+    def _content(self, part: str) -> str | None:
+        return content_of(self.model_hash, f"{part} of the {self.name}", [self.theta], [self.graph])
 
     def _function(self, graph: Any) -> Any:
-        return numba_function([self.source.theta], [graph], (self.source.initial_point(),))
+        return numba_function([self.theta], [graph], (self.start,))
 
     def identity(self) -> str:
         """Return the hash of the model."""
-        return self.source.hash
+        return self.model_hash
+
+
+def graph_prior(source: ModelOfPyMC) -> PriorOfGraph:
+    """Return the prior of a model as its graph."""
+    return PriorOfGraph(simplify(log_prior_of(source)), source.theta, source.initial_point(), source.hash)
 
 
 def log_prior_of(source: ModelOfPyMC) -> Any:
@@ -64,24 +76,26 @@ def log_prior_of(source: ModelOfPyMC) -> Any:
 
 
 def prior_of(source: ModelOfPyMC) -> Prior:
-    """Return a `NormalPrior` if all variables are independent, normal or flat; else a `PriorOfPyMC`.
+    """Return a `NormalPrior` if all variables are independent, normal or flat; else a `PriorOfGraph`.
 
-    Also a `PriorOfPyMC` if the model has potentials, or group effects that are sampled in scaled coordinates.
+    Also a `PriorOfGraph` if the model has potentials, or group effects that are sampled in scaled coordinates.
     """
     model = source.model
     means = []
     scales = []
     if model.potentials or source.scales:
-        return PriorOfPyMC(source)
+        return graph_prior(source)
     for variable, value in zip(model.free_RVs, source.values, strict=True):
         node = variable.owner
-        law = type(node.op).__name__
+        distribution = type(node.op).__name__
         shape = np.shape(source.start[value.name])
         changed = model.rvs_to_transforms[variable] is not None
         parents = set(ancestors(node.inputs)) & set(model.free_RVs)
-        if changed or parents or law not in ("NormalRV", "FlatRV"):
-            return PriorOfPyMC(source)
-        mean, scale = [evaluate(p) for p in node.op.dist_params(node)] if law == "NormalRV" else (0.0, math.inf)
+        if changed or parents or distribution not in ("NormalRV", "FlatRV"):
+            return graph_prior(source)
+        mean, scale = (
+            [evaluate(p) for p in node.op.dist_params(node)] if distribution == "NormalRV" else (0.0, math.inf)
+        )
         means.append(np.broadcast_to(mean, shape).ravel())
         scales.append(np.broadcast_to(scale, shape).ravel())
     return NormalPrior(np.concatenate(means), np.concatenate(scales))

@@ -15,22 +15,24 @@ from typing import Any
 
 from approxmcmc.contracts import Target
 from approxmcmc.contracts.arguments import naming_the_arguments
-from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.faults import FAULTS, fault_of
-from approxmcmc.interop.groups.find import integrated
+from approxmcmc.errors import ApproxMCMCError, IncompatibleError, InvalidInputError
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
-from approxmcmc.interop.groups.values import FaultError, NoEffectsError, NotGroupsError
-from approxmcmc.interop.latents_wanted import checked_latents
 from approxmcmc.interop.libraries import without_formula
-from approxmcmc.interop.linear_predictor import PredictorsOfPyMC, rows_of_family, structured_target
-from approxmcmc.interop.model import ModelOfPyMC
-from approxmcmc.interop.predictors import NoLinearPredictorError
+from approxmcmc.interop.linear_predictor import PredictorsOfPyMC, rows_of_family
+from approxmcmc.interop.plans import (
+    COMPILED_ROWS,
+    INTEGRATE_GROUPS,
+    WITH_TERMS,
+    cheapest,
+    plan_table,
+    refuse_discrete,
+    without_discrete,
+)
 from approxmcmc.interop.pymc_target import PyMCTarget
+from approxmcmc.interop.read import ModelDescription, Request
 from approxmcmc.interop.rows import law_name
-from approxmcmc.interop.summed.model import SummedModel, summed
-from approxmcmc.targets.checks import checked_array
+from approxmcmc.interop.whole_model import WholeModel
 from approxmcmc.targets.compression import explain_rows
-from approxmcmc.targets.given import with_sources
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood, OrderedLikelihood, SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design
@@ -144,65 +146,45 @@ def from_pymc(
     >>> amc.from_pymc(model)  # doctest: +SKIP
     PredictorsOfPyMC(y: 1000 rows; beta, sigma)
     """
-    target = _read(
-        summed(without_formula(model), latents),
-        row_dim,
-        structure=structure,
-        scale_effects=scale_effects,
-        integrate=integrate,
-        latents=latents,
-        data=data,
-    )
-    target.returned.choose(deterministics)
-    return target
-
-
-def _read(
-    model: Any,
-    row_dim: str | None,
-    *,
-    structure: bool,
-    scale_effects: bool,
-    integrate: bool | str,
-    latents: Any,
-    data: Mapping[str, Any] | None,
-) -> PyMCTarget | PredictorsOfPyMC | IntegratedOfPyMC:
-    """Return the target of a model without discrete variables; the arguments are those of `from_pymc`."""
     if integrate is True and data is not None:
         raise InvalidInputError(
             "from_pymc: integrate=True takes the rows of the model itself, so `data` must not be given; leave it out, "
             "or give integrate='auto' or False. Groups whose rows come from sources: targets.GroupedTarget or "
             "NormalGroups"
         )
-    faults: list[str] = []
-    if integrate is True or (integrate and data is None and structure and row_dim is None):
-        whole = _integrated(model, always=integrate is True, if_cheaper=integrate == "if cheaper")
-        if isinstance(whole, IntegratedOfPyMC):
-            whole.latents_wanted = checked_latents(latents)
-            return whole
-        if integrate is True:
-            raise IncompatibleError(f"from_pymc: no effects can be integrated out: {whole}; give integrate='auto'")
-        if isinstance(whole, FaultError):
-            faults.append(str(whole))
-    if data is not None and isinstance(model, SummedModel):
-        raise IncompatibleError(
-            f"from_pymc: {model.sentence}, for the rows of the model only; with data= write a pm.Mixture in their place"
-        )
-    if data is not None:
-        sources = with_sources(dict(data))
-        rows = {name: checked_array(array, name, who="from_pymc", keep_float32=True) for name, array in sources.items()}
-        source = ModelOfPyMC(model, row_dim, scale_effects=False, data=rows)
-        return PyMCTarget(source, given=sources)
-    source = _read_rows(model, row_dim, scale_effects, faults)
-    reason = _find_structure(source) if structure else "it was not looked for"
-    if isinstance(reason, PredictorsOfPyMC):
-        return reason
-    return PyMCTarget(source, why_no_structure=reason)
+    request = Request(
+        row_dim, structure, scale_effects, integrate, latents, data, counts_compilation=integrate == "if cheaper"
+    )
+    description = without_discrete(ModelDescription(without_formula(model), request))
+    refuse_discrete(description)
+    plan = cheapest(description, [INTEGRATE_GROUPS] if integrate is True else WITH_TERMS)
+    if plan is None:
+        raise _why_no_plan(description)
+    target = plan.make(description)
+    target.returned.choose(deterministics)
+    return target
+
+
+def _why_no_plan(description: ModelDescription) -> Exception:
+    """Return the error for a model that fits no plan that `from_pymc` may take, with faults as notes."""
+    if description.request.integrate is True:
+        reason = INTEGRATE_GROUPS.outcome(description)
+        sentence = f"from_pymc: no effects can be integrated out: {reason.sentence}; give integrate='auto'"
+    else:
+        reason = COMPILED_ROWS.outcome(description)
+        sentence = f"from_pymc: {reason.sentence}"
+    error = reason.error
+    if not isinstance(error, ApproxMCMCError):
+        error = IncompatibleError(sentence)
+        error.__cause__ = reason.error
+    for fault in description.faults:
+        error.add_note(fault)
+    return error
 
 
 @naming_the_arguments
 def explain(model: Any, row_dim: str | None = None) -> str:
-    """Return a sentence on the structure found in a model or target, and on what a step reads.
+    r"""Return what was found in a model or target, and the plans to sample it, each with its price or its reason.
 
     Parameters
     ----------
@@ -211,10 +193,18 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     row_dim
         As for :func:`from_pymc`.
 
+    Returns
+    -------
+    str
+        First a line on the structure that was found, and on what a step reads. For a model then a line for each plan:
+        why it does not fit, or its counted seconds for a run of 4 chains, compilation included. `sample` takes the
+        cheapest plan, and then chooses a sampler by trials (`choose_sampler`), so these are not the seconds of a run of
+        the chosen sampler.
+
     Raises
     ------
     IncompatibleError
-        When the model cannot be read row by row, and has no effects of groups.
+        When the model has no free variable.
 
     Examples
     --------
@@ -223,80 +213,45 @@ def explain(model: Any, row_dim: str | None = None) -> str:
     >>> with pm.Model() as model:
     ...     beta = pm.Normal("beta", 0.0, 1.0, shape=2)
     ...     _ = pm.Bernoulli("y", logit_p=X @ beta, observed=X[:, 0] > 0)
-    >>> for finding in amc.explain(model).split("; "):
-    ...     print(finding)
-    y, 100 rows: logit regression with 2 parameters in one linear predictor, normal priors
-    the library's fast code for linear predictors evaluates it
-    a step with all data reads 100 rows
+    >>> found, *plans = amc.explain(model).splitlines()
+    >>> found.partition("; ")[0]
+    'y, 100 rows: logit regression with 2 parameters in one linear predictor, normal priors'
+    >>> print(*plans, sep="\n")
+    plans, with the counted seconds of a run:
+    - discrete variables summed out: no, the model has no discrete variable
+    - effects of groups integrated out: no, no variable has an effect for each of several groups
+    - rows by linear predictors: under 0.1 s, taken
+    - rows of the graph: 10 s
+    - whole chains by NUTS: 13 s
     """
     if isinstance(model, Target):
         return f"{model!r}: {explain_rows(model)}"
     model = without_formula(model)
     if not hasattr(model, "observed_RVs"):
         raise InvalidInputError(f"explain: model must be a model of PyMC or Bambi, or a target, found {model!r}")
-    if (without := summed(model)) is not model:
-        return f"{without.sentence}; {explain(without, row_dim)}"
-    whole = _integrated(model, if_cheaper=True) if row_dim is None else NoEffectsError("row_dim is given")
-    if isinstance(whole, IntegratedOfPyMC):
-        sizes = f"{whole.n_obs} terms, one per group, and {whole.variables.size} parameters"
-        return f"{whole.source.observed.name}, {whole.source.y.size} rows: {whole.sentence}; {sizes} remain"
-    left = "" if isinstance(whole, NoEffectsError) else f"; effects of groups are not integrated out: {whole}"
-    try:
-        source = ModelOfPyMC(model, row_dim)
-        source.rows.terms()  # raises if rows have no terms of their own
-    except IncompatibleError as error:
-        if not left and not isinstance(model, SummedModel):
-            raise
-        names = ", ".join(variable.name for variable in model.observed_RVs)
-        return f"{names}: no row is a term{left}; why no row is one: {error}"
-    reason = _find_structure(source)
+    table = plan_table(model, row_dim)
+    lines = [f"- {answer.plan.name}: {answer}" for answer in table.answers]
+    return "\n".join([_found(table.target), "plans, with the counted seconds of a run:", *lines])
+
+
+def _found(target: Any) -> str:
+    """Return a sentence on the structure that was found in a model, and on what a step reads."""
+    if isinstance(target, IntegratedOfPyMC):
+        source = target.source
+        sizes = f"{target.n_obs} terms, one per group, and {target.variables.size} parameters"
+        return f"{source.observed.name}, {source.y.size} rows: {target.sentence}; {sizes} remain"
+    without = f"{target.summed.sentence}; " if target.summed is not None else ""
+    if isinstance(target, WholeModel):
+        names = ", ".join(variable.name for variable in target.model.observed_RVs) or "nothing observed"
+        return f"{without}{names}: no row is a term: {target.why_no_terms}"
+    source = target.source
     rows = f"{source.rows.name}, {source.rows.n_rows} rows"
-    effects = "".join(f"; {effect.reason}" for effect in source.effects) + left
-    if isinstance(reason, PredictorsOfPyMC):
+    effects = "".join(f"; {effect.reason}" for effect in source.effects)
+    if isinstance(target, PredictorsOfPyMC):
         fast = "the library's fast code for linear predictors evaluates it"
-        return f"{rows}: {_describe(reason)}; {fast}; {explain_rows(reason)}{effects}"
+        return f"{without}{rows}: {_describe(target)}; {fast}; {explain_rows(target)}{effects}"
     slow = "PyTensor compiles the model's graph unchanged, and an expansion stores about dim^2 numbers per row"
-    return f"{rows}: {reason}; {slow}{effects}"
-
-
-def _read_rows(model: Any, row_dim: str | None, scale_effects: bool, faults: Sequence[str]) -> ModelOfPyMC:
-    """Return a model read row by row, with the earlier `faults`; if that is impossible, they are notes of the error."""
-    try:
-        source = ModelOfPyMC(model, row_dim, scale_effects=scale_effects)
-    except IncompatibleError as error:
-        for one in faults:
-            error.add_note(one)
-        if not isinstance(model, SummedModel):
-            raise
-        reason = str(error).removeprefix("from_pymc: ")  # of entries, each with its rows, that count as rows
-        raise IncompatibleError(f"from_pymc: with {model.sentence}, each entry is a row; then {reason}") from error
-    source.faults.extend(faults)
-    return source
-
-
-def _integrated(model: Any, **how: bool) -> IntegratedOfPyMC | NotGroupsError:
-    """Return the target without the effects of the model's groups, or an error with the reason."""
-    if isinstance(model, SummedModel):
-        return NoEffectsError(f"{model.sentence}, and effects are not integrated out of rows with such a sum")
-    try:
-        return integrated(model, **how)
-    except NotGroupsError as error:
-        return error
-    except FAULTS as error:
-        return FaultError(fault_of(error))
-
-
-def _find_structure(source: ModelOfPyMC) -> PredictorsOfPyMC | str:
-    """Return the model as a function of linear predictors, or say why it cannot be written so."""
-    try:
-        return structured_target(source)
-    except NoLinearPredictorError as error:
-        return str(error)
-    except InvalidInputError:  # invalid data: the unchanged graph is tried next, and its error names the row
-        return "its data are not all finite"
-    except FAULTS as error:  # the unchanged graph is tried next
-        source.faults.append(fault_of(error))
-        return source.faults[-1]
+    return f"{without}{rows}: {target.why_no_structure}; {slow}{effects}"
 
 
 def _describe(target: PredictorsOfPyMC) -> str:

@@ -10,28 +10,11 @@ import numpy as np
 
 from approxmcmc.contracts import Target, TwinnedTarget, Variables, content_hash
 from approxmcmc.engine.messages import first_clause
-from approxmcmc.errors import ApproxMCMCError, IncompatibleError
-from approxmcmc.interop.faults import FAULTS, fault_of
+from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
-from approxmcmc.interop.pymc import from_pymc
 from approxmcmc.interop.returned import ReturnedByModel
 from approxmcmc.interop.summed.draws import SummedOut
-from approxmcmc.interop.summed.model import SummedModel, summed
-
-
-def target_of(model: Any) -> Target:
-    """Return the target that samples a PyMC model: the one entry point for all ways to read a model.
-
-    This is the result of :func:`from_pymc`, or if that raises, a `WholeModel` with the reason.
-    """
-    try:
-        model = summed(model)
-        return from_pymc(model, integrate="if cheaper")
-    except ApproxMCMCError as error:
-        return WholeModel(model, str(error).removeprefix("from_pymc: "), getattr(error, "__notes__", ()))
-    except FAULTS as error:
-        reason = fault_of(error)
-        return WholeModel(model, reason, faults=[reason])
+from approxmcmc.interop.summed.model import SummedModel
 
 
 class WholeModel(TwinnedTarget, Target):
@@ -46,7 +29,7 @@ class WholeModel(TwinnedTarget, Target):
     reason
         Why there are no terms.
     faults
-        Faults that stopped the reading of the model (see `faults`), for the trace's attributes.
+        Faults that stopped the reading of the model (see `attempts`), for the trace's attributes.
 
     Raises
     ------

@@ -11,8 +11,8 @@ from pytensor.graph.traversal import toposort
 from approxmcmc.contracts import WrittenWork
 from approxmcmc.interop.densities import log_densities
 from approxmcmc.interop.graphs import operations_of_a_row, simplify
+from approxmcmc.interop.operations import MULTIPLYING, name_of
 
-PRODUCTS = ("Dot", "BatchedDot", "Gemv", "Gemm", "MatMul")
 # An operation with a branch (switch, clip) is not vectorised, and takes nutpie some 25 ns, as long as 100 simple ones.
 OPERATIONS_OF_A_BRANCH = 100.0
 
@@ -32,6 +32,6 @@ def work_as_written(model: Any, sizes: Sequence[int], dim: int) -> WrittenWork:
 
 def _has_matrix_product(graphs: Sequence[Any]) -> bool:
     """Return whether a graph multiplies by a matrix."""
-    products = (node for node in toposort(graphs) if type(getattr(node.op, "core_op", node.op)).__name__ in PRODUCTS)
+    products = (node for node in toposort(graphs) if name_of(node) in MULTIPLYING)
     inputs: Iterator[Any] = (operand for node in products for operand in node.inputs)
     return any(operand.ndim > 1 for operand in inputs)

@@ -2,7 +2,8 @@
 
 import approxmcmc as amc
 from approxmcmc.errors import ApproxMCMCError
-from approxmcmc.interop.whole_model import WholeModel, target_of
+from approxmcmc.interop.plans import target_of
+from approxmcmc.interop.whole_model import WholeModel
 
 PLANS = {
     "as chosen": amc.from_pymc,

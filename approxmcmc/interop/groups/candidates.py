@@ -4,6 +4,7 @@ A candidate is a free normal variable with an entry, or a row of entries, for ea
 potential may depend on it, and a row of data only on the entries of one group, see `labels`.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,8 +13,9 @@ from pymc.distributions.multivariate import MvNormalRV
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import NormalRV
 
+from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt
 from approxmcmc.interop.groups.labels import FREE, MIXED, join, labels_of
-from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph, shape_of
+from approxmcmc.interop.groups.values import ValuesOfGraph, shape_of
 from approxmcmc.interop.rows import law_name
 
 FEWEST_TO_NAME = 3  # groups whose effects are not normal, for a reason: two levels are a factor more often than groups
@@ -36,27 +38,25 @@ class GroupEffects(NamedTuple):
 
 
 def candidates(
-    model: Any, values: ValuesOfGraph, parameters: Sequence[Any], shape: tuple[int, ...]
+    model: Any, values: ValuesOfGraph, parameters: Sequence[Any], shape: tuple[int, ...], faults: list[str]
 ) -> tuple[list[GroupEffects], list[str]]:
     """Return the sets of effects that can be integrated out, largest first, and why other variables cannot.
 
     `parameters` are the graphs of the observed variable's parameters, and `shape` is its shape. Each of several crossed
-    factors is a separate set: if it is integrated out, the other factors stay parameters.
+    factors is a separate set: if it is integrated out, the other factors stay parameters. Faults are added to `faults`.
     """
-    found: dict[bytes, GroupEffects] = {}
+    sets: dict[bytes, GroupEffects] = {}
     reasons = []
     for variable in model.free_RVs:
-        try:
-            one = _effects(model, values, parameters, shape, variable)
-        except NotGroupsError as error:
-            reasons.append(f"{variable.name}: {error}")
-            continue
-        if one is not None:
-            key = one.rows.tobytes() + bytes([one.n_groups % 256])
-            known = found.get(key)
-            found[key] = one if known is None else known._replace(axes={**known.axes, **one.axes})
-    sizes = {key: sum(np.prod(shape_of(model, v)) for v in one.axes) for key, one in found.items()}
-    return [found[key] for key in sorted(found, key=lambda key: -sizes[key])], reasons
+        effects = attempt(functools.partial(_effects, model, values, parameters, shape, variable), faults)
+        if isinstance(effects, Reason):
+            reasons.append(f"{variable.name}: {effects.sentence}")
+        elif effects is not None:
+            same_groups = effects.rows.tobytes() + bytes([effects.n_groups % 256])
+            before = sets.get(same_groups)
+            sets[same_groups] = effects if before is None else before._replace(axes={**before.axes, **effects.axes})
+    sizes = {key: sum(np.prod(shape_of(model, v)) for v in effects.axes) for key, effects in sets.items()}
+    return [sets[key] for key in sorted(sets, key=lambda key: -sizes[key])], reasons
 
 
 def _effects(
@@ -89,25 +89,25 @@ def _effects(
         if not is_normal and np.unique(row_labels[row_labels != FREE]).size < FEWEST_TO_NAME:
             return None
         if not is_normal:
-            raise NotGroupsError(f"its distribution is {law_name(variable)}, but its entries must be normal")
+            raise NotPossibleError(f"its distribution is {law_name(variable)}, but its entries must be normal")
         return GroupEffects({variable: axis}, shape[axis], row_labels)
     if not is_normal:  # a covariance, or coefficients of all rows
         return None
     if opaque:
-        raise NotGroupsError(
+        raise NotPossibleError(
             f"rows depend on it through {', '.join(sorted(opaque))}, and a row may then depend on several of its "
             "entries"
         )
-    raise NotGroupsError("a row depends on several of its entries, which are not independent given the rows")
+    raise NotPossibleError("a row depends on several of its entries, which are not independent given the rows")
 
 
 def _refuse_prior(model: Any, variable: Any, shape: tuple[int, ...]) -> None:
     """Raise unless the entries of a normal variable are independent, or its rows if they are vectors."""
     if isinstance(variable.owner.op, MvNormalRV) and len(shape) != 2:
-        raise NotGroupsError("it is one multivariate normal vector, whose entries are not independent")
+        raise NotPossibleError("it is one multivariate normal vector, whose entries are not independent")
     if model.rvs_to_transforms[variable] is not None:
         transform = type(model.rvs_to_transforms[variable]).__name__
-        raise NotGroupsError(f"it has the transform {transform}, so its entries are not independent normal numbers")
+        raise NotPossibleError(f"it has the transform {transform}, so its entries are not independent normal numbers")
     refuse_other_users(model, variable)
 
 
@@ -115,7 +115,7 @@ def refuse_other_users(model: Any, variable: Any) -> None:
     """Raise if another free variable or a potential depends on the effects in `variable`."""
     for other in model.free_RVs:
         if other is not variable and variable in set(ancestors(other.owner.inputs)):
-            raise NotGroupsError(f"the variable {other.name} depends on it")
+            raise NotPossibleError(f"the variable {other.name} depends on it")
     for potential in model.potentials:
         if variable in set(ancestors([potential])):
-            raise NotGroupsError(f"the potential {potential.name} depends on it")
+            raise NotPossibleError(f"the potential {potential.name} depends on it")

@@ -13,9 +13,10 @@ import pytensor.tensor as pt
 
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.families.normal import log_standard_normal
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.densities import log_densities
 from approxmcmc.interop.graphs import by_numpy, rebuild, simplify
-from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
+from approxmcmc.interop.groups.values import PYTHON
 
 POINTS = 2
 SPREAD = 0.3  # standard deviation of the random points around the initial point
@@ -23,7 +24,7 @@ RELATIVE = 1e-6
 
 
 def compare_with_model(target: Any) -> None:
-    """Raise `NotGroupsError` unless terms and log prior of `target` equal those of its model at two random points."""
+    """Raise `NotPossibleError` unless terms and log prior of `target` equal those of its model at two random points."""
     rng = np.random.default_rng(0)
     rows_and_prior = _densities(target)
     compiled = target.compile()
@@ -43,10 +44,10 @@ def compare_with_model(target: Any) -> None:
         wrong = which[~(np.abs(own - expected) <= allowed)]
         if len(wrong):
             g = wrong[0]
-            raise NotGroupsError(f"the term of group {g} is {own[g]:.6g}, and that of the model {expected[g]:.6g}")
+            raise NotPossibleError(f"the term of group {g} is {own[g]:.6g}, and that of the model {expected[g]:.6g}")
         mine = compiled.log_prior(theta)
         if not abs(mine - prior) <= RELATIVE * (1.0 + abs(prior)):
-            raise NotGroupsError(f"the log prior of the target is {mine:.6g}, and that of the model {prior:.6g}")
+            raise NotPossibleError(f"the log prior of the target is {mine:.6g}, and that of the model {prior:.6g}")
 
 
 def _densities(target: Any) -> Any:

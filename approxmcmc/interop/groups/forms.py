@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Second, Sqr, Sub, Switch, TrueDiv
-from pytensor.tensor.elemwise import CAReduce, Elemwise
+from pytensor.tensor.elemwise import Elemwise
 
-from approxmcmc.interop.groups.labels import MULTIPLYING, _data_inputs
-from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph, compute, name_of, size
+from approxmcmc.interop.attempts import NotPossibleError
+from approxmcmc.interop.groups.values import ValuesOfGraph, compute, size
+from approxmcmc.interop.operations import MULTIPLYING, data_inputs, is_sum, name_of
 
 Monomial = tuple[int, ...]
 Form = dict[Monomial, np.ndarray]
@@ -36,7 +37,7 @@ class FactorsOfModel:
         """Return the form of a variable whose entries are factors; raise if it has more than 300 entries."""
         n = size(shape)
         if n > MOST_FACTORS:
-            raise NotGroupsError(
+            raise NotPossibleError(
                 f"{variable.name or variable.owner.op} would be {n} parameters of the integrated model, above "
                 f"{MOST_FACTORS}"
             )
@@ -52,7 +53,7 @@ def forms_of(
 ) -> list[Form]:
     """Return the forms of the graphs `wanted`, given those of the effects (`known`).
 
-    Raise `NotGroupsError` if a graph is not linear in the effects.
+    Raise `NotPossibleError` if a graph is not linear in the effects.
     """
     found: dict[Any, Form] = dict(known)
     depend = set(known)
@@ -65,17 +66,17 @@ def forms_of(
             return {CONSTANT: np.asarray(values.of[variable])}
         if variable not in found:  # a free variable, or an expression that is not linear
             if variable in depend:
-                raise NotGroupsError(f"{variable.name or variable.owner.op} is not linear in the effects")
+                raise NotPossibleError(f"{variable.name or variable.owner.op} is not linear in the effects")
             found[variable] = factors.form(variable, values.shape(variable))
         return found[variable]
 
     needed = _below(values, wanted)
     for node in values.nodes:
-        [output, *more] = node.outputs
-        if output not in found and output in needed and output not in values.fixed and not more:
-            made = _form(node, values, form)
-            if made is not None:
-                found[output] = made
+        for index, output in enumerate(node.outputs):
+            if output not in found and output in needed and output not in values.fixed:
+                of_output = _form(node, index, values, form)
+                if of_output is not None:
+                    found[output] = of_output
     return [form(graph) for graph in wanted]
 
 
@@ -87,16 +88,16 @@ def _below(values: ValuesOfGraph, wanted: Sequence[Any]) -> set[Any]:
     return needed
 
 
-def _form(node: Any, values: ValuesOfGraph, form: Any) -> Form | None:
-    """Return the form of a node, given the forms of its inputs; None if it is not linear in them."""
-    shape = values.shape(node.outputs[0])
+def _form(node: Any, index: int, values: ValuesOfGraph, form: Any) -> Form | None:
+    """Return the form of result `index` of a node, given the forms of its inputs; None if it is not linear in them."""
+    shape = values.shape(node.outputs[index])
     if isinstance(node.op, Elemwise):
         return _elementwise(node, values, form, shape)
-    if isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add):
-        return _linear(node, values, [form(node.inputs[0])], slice(0, 1))
-    data = _data_inputs(node)
+    if is_sum(node):
+        return _linear(node, index, values, [form(node.inputs[0])], slice(0, 1))
+    data = data_inputs(node)
     if data is not None and all(one in values.fixed for k, one in enumerate(node.inputs) if not _in(k, data, node)):
-        return _linear(node, values, [form(one) for one in node.inputs[data]], data)
+        return _linear(node, index, values, [form(one) for one in node.inputs[data]], data)
     if name_of(node) in MULTIPLYING:
         first, second = (form(one) for one in node.inputs)
         products = ((m + n, compute(node, [a, b])[0]) for m, a in first.items() for n, b in second.items())
@@ -108,7 +109,7 @@ def _in(k: int, data: slice, node: Any) -> bool:
     return k in range(*data.indices(len(node.inputs)))
 
 
-def _linear(node: Any, values: ValuesOfGraph, forms: Sequence[Form], data: slice) -> Form:
+def _linear(node: Any, index: int, values: ValuesOfGraph, forms: Sequence[Form], data: slice) -> Form:
     """Return the form of an operation that is linear in some inputs: it is applied to each product separately."""
     arrays = [values.of[one] for one in node.inputs]
     shapes = [np.shape(array) for array in arrays[data]]
@@ -118,7 +119,7 @@ def _linear(node: Any, values: ValuesOfGraph, forms: Sequence[Form], data: slice
             np.ascontiguousarray(np.broadcast_to(one.get(monomial, 0.0), shape), dtype=np.float64).reshape(shape)
             for one, shape in zip(forms, shapes, strict=True)
         ]
-        found[monomial] = np.asarray(compute(node, arrays)[0])
+        found[monomial] = np.asarray(compute(node, arrays)[index])
     return _small(found)
 
 
@@ -164,7 +165,7 @@ def _summed(pairs: Any, shape: tuple[int, ...] | None) -> Form:
 def _small(form: Form) -> Form:
     """Drop products that are 0 everywhere; raise if a form holds more than `MOST_NUMBERS` numbers."""
     if sum(np.size(a) for a in form.values()) > MOST_NUMBERS:
-        raise NotGroupsError(
+        raise NotPossibleError(
             f"its {len(form)} columns of shape {np.shape(next(iter(form.values())))} hold more than "
             f"{MOST_NUMBERS:,} numbers"
         )

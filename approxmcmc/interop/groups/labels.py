@@ -15,31 +15,12 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 
 from approxmcmc.interop.graphs import is_signed
-from approxmcmc.interop.groups.values import ValuesOfGraph, compute, name_of
+from approxmcmc.interop.groups.values import ValuesOfGraph, compute
+from approxmcmc.interop.operations import INDEXING_BY_ARRAYS, MULTIPLYING, SHAPES, data_inputs, name_of
 
 FREE = -1
 MIXED = -2
-# Operations whose result holds entries of their first input.
-MOVING = {
-    "DimShuffle",
-    "ExpandDims",
-    "Squeeze",
-    "MatrixTranspose",
-    "Reshape",
-    "Subtensor",
-    "AdvancedSubtensor",
-    "AdvancedSubtensor1",
-    "SpecifyShape",
-    "Alloc",
-    "ViewOp",
-    "TensorFromScalar",
-    "ScalarFromTensor",
-    "Identity",
-}
-INDEXING = {"AdvancedSubtensor", "AdvancedSubtensor1"}
-STACKING = {"MakeVector": slice(0, None), "SetSubtensor": slice(0, 2)}
 COMBINING = {"CumOp"}  # an entry of the result depends on several entries
-MULTIPLYING = {"Dot", "Matmul", "BatchedDot"}
 
 
 def join(one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -66,17 +47,18 @@ def labels_of(
     for node in values.nodes:
         if any(one in found for one in node.inputs):
             labels = [found.get(one) for one in node.inputs]
-            for output in node.outputs:
-                own = _labels(node, values, labels, values.shape(output))
+            for index, output in enumerate(node.outputs):
+                own = _labels(node, index, values, labels)
                 if own is None and opaque is not None:
                     opaque.add(name_of(node))
                 found[output] = np.full(values.shape(output), MIXED) if own is None else own
     return found
 
 
-def _labels(node: Any, values: ValuesOfGraph, labels: Sequence[Any], shape: tuple[int, ...]) -> np.ndarray | None:
-    """Return the labels of the result of a node, given those of its inputs; None if it cannot be followed."""
+def _labels(node: Any, index: int, values: ValuesOfGraph, labels: Sequence[Any]) -> np.ndarray | None:
+    """Return the labels of result `index` of a node, given those of its inputs; None if it cannot be followed."""
     name = name_of(node)
+    shape = values.shape(node.outputs[index])
     full = [
         np.full(values.shape(one), FREE) if known is None else known
         for one, known in zip(node.inputs, labels, strict=True)
@@ -95,13 +77,15 @@ def _labels(node: Any, values: ValuesOfGraph, labels: Sequence[Any], shape: tupl
         for axis in range(full[0].ndim) if node.op.axis is None else np.atleast_1d(node.op.axis):
             full[0] = np.broadcast_to(np.expand_dims(join_along(full[0], axis), axis), shape)
         return full[0]
+    if name in SHAPES:
+        return np.full(shape, FREE)
     if name in COMBINING:
         return np.full(shape, MIXED)
-    data = _data_inputs(node)
+    data = data_inputs(node)
     if data is not None and all(known is None for known in _others(labels, data)):
         arrays[data] = full[data]
-        return np.asarray(compute(node, arrays)[0]).astype(np.int64).reshape(shape)  # stacking may change the type
-    if name in INDEXING:
+        return np.asarray(compute(node, arrays)[index]).astype(np.int64).reshape(shape)  # stacking may change the type
+    if name in INDEXING_BY_ARRAYS:
         return _joined(
             [_of_index(node, k, arrays, known) for k, known in enumerate(labels) if known is not None], shape
         )
@@ -154,16 +138,6 @@ def _axis_of_index(node: Any, place: int) -> int:
     """Return the axis of the data to which input number `place` of an indexing operation belongs."""
     entries = getattr(node.op, "idx_list", None)  # older versions of PyTensor have one input for each axis
     return place - 1 if entries is None else list(entries).index(place - 1)
-
-
-def _data_inputs(node: Any) -> slice | None:
-    """Return the inputs of an operation that supply entries of its result; the other inputs say where they go."""
-    name = name_of(node)
-    if name in MOVING:
-        return slice(0, 1)
-    if name == "Join":  # of older versions of PyTensor: the first input is the axis
-        return slice(0 if hasattr(node.op, "axis") else 1, None)
-    return STACKING.get(name)
 
 
 def _others(labels: Sequence[Any], data: slice) -> list[Any]:

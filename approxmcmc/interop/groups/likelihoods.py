@@ -6,10 +6,10 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
 
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.graphs import evaluate
 from approxmcmc.interop.groups.coordinates import has_fixed_parameters
-from approxmcmc.interop.groups.values import NotGroupsError
-from approxmcmc.interop.law import NoFamilyError, distribution_of, law_of
+from approxmcmc.interop.law import distribution_of, law_of
 from approxmcmc.interop.links import Graphs, LawOfRows
 
 # Their log densities are not concave in a location, so the posterior of an effect may have several modes.
@@ -21,24 +21,23 @@ def law_of_rows(model: Any, observed: Any) -> LawOfRows:
 
     Raises
     ------
-    NotGroupsError
+    NotPossibleError
         If this distribution or its link is not supported; the message says which.
     """
     operation = observed.owner.op
     name = distribution_of(operation)
     modes = f"{name} rows are not log-concave in the predictor, so the effects of a group may have several modes"
     graphs = Graphs(model.free_RVs, [one for one in model.free_RVs if is_positive(model, one)])
-    try:
-        law = law_of(operation, operation.dist_params(observed.owner), graphs)
-    except NoFamilyError as error:
-        raise NotGroupsError(f"the rows of {observed.name}: {modes if name in SEVERAL_MODES else error}") from error
+    law = law_of(operation, operation.dist_params(observed.owner), graphs)
+    if isinstance(law, str):
+        raise NotPossibleError(f"the rows of {observed.name}: {modes if name in SEVERAL_MODES else law}")
     if law.family is None:
-        raise NotGroupsError(
+        raise NotPossibleError(
             f"the rows of {observed.name}: {name} rows have several predictors, and effects are integrated out "
             "of rows with one"
         )
     if not law.family.is_concave:
-        raise NotGroupsError(f"the rows of {observed.name}: {modes}")
+        raise NotPossibleError(f"the rows of {observed.name}: {modes}")
     return law
 
 

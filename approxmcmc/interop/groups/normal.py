@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.check import compare_with_model
 from approxmcmc.interop.groups.coordinates import Coordinates
@@ -16,7 +17,6 @@ from approxmcmc.interop.groups.predictor import (
 )
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
-from approxmcmc.interop.groups.values import NotGroupsError
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles
 
@@ -33,7 +33,7 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
         shape = source.y.shape
         self.n_effects = n_effects_of(source.values, effects)
         if self.n_effects > MOST_EFFECTS:
-            raise NotGroupsError(f"{effects.name}: {self.n_effects} effects of one group are above {MOST_EFFECTS}")
+            raise NotPossibleError(f"{effects.name}: {self.n_effects} effects of one group are above {MOST_EFFECTS}")
         factors = FactorsOfModel(self.n_effects)
         known = standard_effects(source.values, factors, effects)
         mean, noise = forms_of(source.values, factors, known, source.parameters)
@@ -45,7 +45,7 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
         self.grouping = grouping(labels_of_rows(effects), source.y.size, who="from_pymc")
         self.n_obs = len(self.grouping.labels)
         if self.n_obs * (p + self.n_columns + 1) ** 2 > MOST_NUMBERS:
-            raise NotGroupsError(
+            raise NotPossibleError(
                 f"{effects.name}: {self.n_obs} groups with {p + self.n_columns} columns need more than "
                 f"{MOST_NUMBERS:,} numbers"
             )

@@ -16,10 +16,11 @@ import pytensor.tensor as pt
 from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.families import BINOMIAL, LOGIT, Family
+from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt
 from approxmcmc.interop.graphs import evaluate
 from approxmcmc.interop.groups.likelihoods import law_of_rows
-from approxmcmc.interop.groups.values import NoEffectsError, NotGroupsError
 from approxmcmc.interop.links import LawOfRows, Product
+from approxmcmc.interop.rows import law_name
 from approxmcmc.interop.weights import Weighted, without_weights
 
 Shapes = Sequence[tuple[int, ...]]
@@ -32,24 +33,26 @@ class ObservedRows:
     `refused` then says why; else it is "". `weight` holds the known weights of the rows, flat; None without any.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, faults: list[str]) -> None:
         observed = model.observed_RVs
         self.name = " and ".join(one.name for one in observed)
-        self.law = None
+        self.law: LawOfRows | None = None
         self.refused = ""
         self.values = {one.name: np.asarray(evaluate(model.rvs_to_values[one])) for one in observed}
         arrays = [np.asarray(value, dtype=np.float64) for value in self.values.values()]
         read = [without_weights(model, one) for one in observed]
         observed = [one.variable for one in read]
         for one, values in zip(observed, arrays, strict=True):
-            if not hasattr(one.owner.op, "dist_params") or not np.isfinite(values).all():
-                raise NoEffectsError(f"{one.name} has rows that are not finite, or a distribution that cannot be read")
+            if not hasattr(one.owner.op, "dist_params"):
+                raise NotPossibleError(f"the parameters of the {law_name(one)} variable {one.name} cannot be read")
+            if not np.isfinite(values).all():
+                raise NotPossibleError(f"{one.name} has rows that are not finite")
         shapes = [values.shape for values in arrays]
         self.lengths = {values.size for values in arrays}
         self.y = arrays[0] if len(arrays) == 1 else np.concatenate([values.ravel() for values in arrays])
         self.weight = weights_of(read, shapes)
         if self.weight is not None and not (self.weight >= 0.0).all():
-            raise NotGroupsError(f"the rows of {self.name} have weights that are negative or not a number")
+            raise NotPossibleError(f"the rows of {self.name} have weights that are negative or not a number")
         if all(isinstance(one.owner.op, NormalRV) for one in observed):
             parameters = [one.owner.op.dist_params(one.owner) for one in observed]
             self.parameters = [stacked(graphs, shapes) for graphs in zip(*parameters, strict=True)]
@@ -58,13 +61,20 @@ class ObservedRows:
         # The sum serves to find the effects: it depends on all variables that one of the parameters depends on.
         single = len(observed) == 1
         self.parameters = list(parameters[0]) if single else [stacked([sum(some) for some in parameters], shapes)]
-        try:
-            laws = [law_of_rows(model, one) for one in observed]
-            if self.weight is not None and not single:
-                raise NotGroupsError(f"weights of rows of several observed variables ({self.name}) are not supported")
-            self.law = dataclasses.replace(laws[0], weight=self.weight) if single else joint_law(laws, shapes)
-        except NotGroupsError as error:
-            self.refused = str(error)
+        law = attempt(functools.partial(self._law, model, observed, shapes), faults)
+        if isinstance(law, Reason):
+            self.refused = law.sentence
+        else:
+            self.law = law
+
+    def _law(self, model: Any, observed: Sequence[Any], shapes: Shapes) -> LawOfRows:
+        """Return the distribution of the stacked rows of `observed`, which have these shapes."""
+        laws = [law_of_rows(model, variable) for variable in observed]
+        if len(laws) == 1:
+            return dataclasses.replace(laws[0], weight=self.weight)
+        if self.weight is not None:
+            raise NotPossibleError(f"weights of rows of several observed variables ({self.name}) are not supported")
+        return joint_law(laws, shapes)
 
 
 def weights_of(read: Sequence[Weighted], shapes: Shapes) -> np.ndarray | None:
@@ -84,7 +94,8 @@ def of_rows(observed: Any) -> list[Any]:
     operation = observed.owner.op
     graphs = []
     for parameter, n_axes in zip(operation.dist_params(observed.owner), operation.ndims_params, strict=True):
-        summed = parameter.sum(axis=tuple(range(-n_axes, 0))) if n_axes else parameter
+        axes = min(n_axes, parameter.ndim)  # AR has a number, its order, where its signature has a vector
+        summed = parameter.sum(axis=tuple(range(-axes, 0))) if axes else parameter
         graphs.append(pt.shape_padright(summed, operation.ndim_supp) if operation.ndim_supp else summed)
     return graphs
 
@@ -104,7 +115,7 @@ def joint_law(laws: Sequence[LawOfRows], shapes: Shapes) -> LawOfRows:
     families = list(dict.fromkeys(of_laws))
     shape = [(law.shape, rows) for law, rows in zip(laws, shapes, strict=True) if law.shape is not None]
     if len(families) > 2 or sum(family.has_shape for family in families) > 1:
-        raise NotGroupsError(
+        raise NotPossibleError(
             f"observed variables with the distributions {', '.join(family.name for family in families)} are not "
             "supported together: two are, of which one may have a shape or a noise"
         )

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.forms import CONSTANT, FactorsOfModel, Form, Monomial, forms_of
 from approxmcmc.interop.groups.labels import FREE
-from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph
+from approxmcmc.interop.groups.values import ValuesOfGraph
+from approxmcmc.interop.operations import MULTIPLYING, name_of, without_axes
 
 Product = tuple[int, float, Monomial]  # index of the sum that it belongs to, its weight, its factors
 
@@ -84,16 +86,13 @@ def law_of(variable: Any) -> tuple[Any, Any, Any]:
 
 def triangle_of(cov: Any) -> Any:
     """Return the graph of L, given the graph of a covariance L L'."""
-    graph = cov
-    while type(graph.owner.op).__name__ in ("ExpandDims", "DimShuffle") if graph.owner else False:
-        graph = graph.owner.inputs[0]
-    node = graph.owner
-    if node is not None and type(getattr(node.op, "core_op", node.op)).__name__ in ("Dot", "Matmul"):
+    node = without_axes(cov).owner
+    if node is not None and name_of(node) in MULTIPLYING:
         left, right = node.inputs
         turned = right.owner
         if turned is not None and turned.inputs[0] is left and left.ndim == 2:
             return left
-    raise NotGroupsError("its covariance is not written as chol @ chol.T; give MvNormal chol=")
+    raise NotPossibleError("its covariance is not written as chol @ chol.T; give MvNormal chol=")
 
 
 def predictor_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> MixedPredictor:
@@ -106,7 +105,7 @@ def predictor_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> MixedPre
         own = [f for f in monomial if f < n_effects]
         rest = tuple(f - n_effects for f in monomial if f >= n_effects)
         if len(own) > 1:
-            raise NotGroupsError("the predictor is not linear in the effects")
+            raise NotPossibleError("the predictor is not linear in the effects")
         if own:
             random.append((column, own[0], rest))
         elif monomial == CONSTANT:
@@ -114,7 +113,7 @@ def predictor_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> MixedPre
         else:
             fixed.append((column, 0, rest))
     if not random:
-        raise NotGroupsError("the effects cancel in the predictor")
+        raise NotPossibleError("the effects cancel in the predictor")
     X, beta = _columns(fixed)
     Z, places = _columns(random)
     return MixedPredictor(
@@ -151,14 +150,14 @@ def scale_of(form: Form, n_effects: int, shape: tuple[int, ...]) -> tuple[np.nda
     The product is None if the scale is known. Raises if the scale has another form.
     """
     if any(f < n_effects for monomial in form for f in monomial):
-        raise NotGroupsError("the scale of the noise depends on the effects")
+        raise NotPossibleError("the scale of the noise depends on the effects")
     form = {m: a for m, a in form.items() if m != CONSTANT or np.any(a)}
     if len(form) != 1:
-        raise NotGroupsError("the scale of the noise is not one parameter times known numbers")
+        raise NotPossibleError("the scale of the noise is not one parameter times known numbers")
     [(monomial, array)] = form.items()
     errors = np.ascontiguousarray(np.broadcast_to(array, shape), dtype=np.float64).ravel()
     if not (errors > 0.0).all():
-        raise NotGroupsError("the scale of the noise is not positive")
+        raise NotPossibleError("the scale of the noise is not positive")
     return errors, None if monomial == CONSTANT else tuple(f - n_effects for f in monomial)
 
 

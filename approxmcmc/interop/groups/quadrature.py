@@ -7,6 +7,7 @@ import numpy as np
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.families import Stack
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.check import compare_with_model
 from approxmcmc.interop.groups.coordinates import Coordinates
@@ -15,7 +16,6 @@ from approxmcmc.interop.groups.forms import FactorsOfModel, forms_of
 from approxmcmc.interop.groups.predictor import labels_of_rows, n_effects_of, predictor_of, scale_of, standard_effects
 from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
-from approxmcmc.interop.groups.values import NotGroupsError
 from approxmcmc.interop.links import LawOfRows
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, NODES, QuadratureTerms
@@ -39,7 +39,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         self.family_name = " and ".join(family.name for family in law.families)
         if self.n_effects not in NODES:
             n_nodes = NODES[2][0] ** self.n_effects
-            raise NotGroupsError(
+            raise NotPossibleError(
                 f"{self.n_effects} effects of a group need at least {n_nodes} nodes; at most two effects are supported"
             )
         factors = FactorsOfModel(self.n_effects)
@@ -47,7 +47,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         mean = sum_of_forms(forms_of(values, factors, known, law.predictors), shape)
         found = predictor_of(mean, self.n_effects, shape)
         if not always and effects.n_groups <= FEW_COEFFICIENTS and not any(rest for _, _, rest in found.L):
-            raise NotGroupsError(
+            raise NotPossibleError(
                 f"the scale of {effects.n_groups} effects is known: coefficients with a prior need no quadrature; "
                 "integrate=True integrates them out"
             )
@@ -58,17 +58,17 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         self.n_columns = found.Z.shape[1]
         columns = X.shape[1]
         if columns > MOST_COLUMNS:
-            raise NotGroupsError(f"its predictor has {columns} columns besides the effects, above {MOST_COLUMNS}")
+            raise NotPossibleError(f"its predictor has {columns} columns besides the effects, above {MOST_COLUMNS}")
         products = [*found.beta, *((columns + j, weight, rest) for j, weight, rest in found.L)]
         n_products = columns + self.n_columns * self.n_effects
         shapes: list[Any] = []
         if law.shape is not None:
             if set(effects.axes) & set(ancestors([law.shape])):
-                raise NotGroupsError(f"the shape of {self.family_name} rows (alpha or sigma) depends on the effects")
+                raise NotPossibleError(f"the shape of {self.family_name} rows (alpha or sigma) depends on the effects")
             [form] = forms_of(values, factors, known, [law.shape])
             weights, parameter = scale_of(form, self.n_effects, values.shape(law.shape))
             if np.ptp(weights) > 0.0:
-                raise NotGroupsError(f"the shape of {self.family_name} rows (alpha or sigma) differs from row to row")
+                raise NotPossibleError(f"the shape of {self.family_name} rows (alpha or sigma) differs from row to row")
             shapes = [(n_products, weights[0], parameter or ())]
         offsets = [(p, 1.0, ())] if has_offset else []
         signed = scales_of(source.model, effects.axes, factors, products[len(found.beta) :], [*found.beta, *shapes])
@@ -89,7 +89,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
         compare_with_model(self)
         self.place()
         if not self.accuracy.nats <= LARGEST_ERROR:
-            raise NotGroupsError(
+            raise NotPossibleError(
                 f"the quadrature's error of {self.accuracy.nats:.2g} nats with {self.n_nodes} nodes is above "
                 f"{LARGEST_ERROR}"
             )
@@ -138,6 +138,6 @@ def log_exposure(law: LawOfRows, source: ModelOfGroups) -> Any:
     for graph in law.exposures:
         known = np.asarray(source.values.of[graph], dtype=np.float64)
         if not (known > 0.0).all():
-            raise NotGroupsError("a known factor of the mean is not positive")
+            raise NotPossibleError("a known factor of the mean is not positive")
         total = total + np.log(known)
     return total.ravel()

@@ -12,8 +12,8 @@ from approxmcmc.contracts import CompiledTarget, LatentTarget, WrittenWork, cont
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables
 from approxmcmc.interop.groups.effects import EffectsOfModel, Named
-from approxmcmc.interop.groups.prior import PriorOfCoordinates
 from approxmcmc.interop.groups.source import ModelOfGroups
+from approxmcmc.interop.prior import PriorOfGraph
 from approxmcmc.interop.returned import ReturnedByModel
 from approxmcmc.interop.variables import labels_of_model
 from approxmcmc.targets.groups.grouping import Grouping
@@ -47,7 +47,13 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
         self.n_rows = source.y.size
         coordinates = self.coordinates
         self.mirrored = sorted(coordinates.places[one] for one in coordinates.signed)
-        self.prior = PriorOfCoordinates(coordinates, source.hash)
+        self.prior = PriorOfGraph(
+            coordinates.log_prior,
+            coordinates.theta,
+            coordinates.initial_point(),
+            source.hash,
+            "prior without effects",
+        )
         self.variables = coordinates.describe()
         self.model_effects = EffectsOfModel(source.model, effects, coordinates, self.n_effects)
 
@@ -165,8 +171,8 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
 
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
-        """Return what was integrated out, for the trace's attributes."""
-        return {"integrated": self.sentence}
+        """Return what was integrated out, and faults (see `attempts`), for the trace's attributes."""
+        return {"integrated": self.sentence, **self.source.fault_attrs}
 
     @property
     def sentence(self) -> str:

@@ -9,33 +9,28 @@ from pymc.distributions.transforms import CholeskyCovPacked
 from pytensor import config
 from pytensor.compile.mode import Mode
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.raise_op import CheckAndRaise
 
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.densities import initial_point
 from approxmcmc.interop.graphs import evaluate, is_shared, value_of
+from approxmcmc.interop.model_hash import is_trusted
+from approxmcmc.interop.operations import SHAPES, name_of
 
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)
 # Graphs that are evaluated only a few times are not compiled.
 PYTHON = Mode(linker="py", optimizer="fast_compile")
-
-
-class NotGroupsError(Exception):
-    """Raised with the reason why effects cannot be integrated out."""
-
-
-class NoEffectsError(NotGroupsError):
-    """Raised if the model has no effects of groups."""
-
-
-class FaultError(NotGroupsError):
-    """Raised if a fault stopped the search for effects, see `faults`."""
+# What operations of PyTensor raise at values where they are not defined: a covariance without a Cholesky factor, an
+# index beyond an array. Other exceptions of theirs are faults.
+UNDEFINED = (np.linalg.LinAlgError, ArithmeticError, IndexError, NotImplementedError)
 
 
 class ValuesOfGraph:
     """Arrays of all variables between the free variables of a model and some graphs, computed by PyTensor in Python.
 
     `of` maps each variable to its array at random values of the free variables. `fixed` holds the variables that depend
-    on no free variable: their arrays are data.
+    on no value of a free variable, such as shapes: their arrays are data.
     """
 
     def __init__(self, model: Any, graphs: Sequence[Any]) -> None:
@@ -49,7 +44,7 @@ class ValuesOfGraph:
                 self.of[leaf] = value_of(leaf) if is_shared(leaf) else getattr(leaf, "data", None)
                 self.fixed.add(leaf)
         for node in self.nodes:
-            if all(one in self.fixed for one in node.inputs):
+            if name_of(node) in SHAPES or all(variable in self.fixed for variable in node.inputs):
                 self.fixed.update(node.outputs)
             self.of.update(zip(node.outputs, compute(node, [self.of[one] for one in node.inputs]), strict=True))
 
@@ -80,22 +75,23 @@ def shape_of(model: Any, variable: Any) -> tuple[int, ...]:
 
 
 def compute(node: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Return the outputs of a node for these inputs, without compiling."""
+    """Return the outputs of a node for these inputs, without compiling.
+
+    Raises
+    ------
+    NotPossibleError
+        When the operation is not defined at these values, which may be random, or is one of the user and fails.
+    """
     storage: list[list[Any]] = [[None] for _ in node.outputs]
     if hasattr(node.op, "prepare_node"):
         node.op.prepare_node(node, None, None, "py")
     try:
         node.op.perform(node, list(inputs), storage)
     except Exception as error:
-        raise NotGroupsError(f"{node.op} cannot be evaluated ({type(error).__name__})") from error
-    return [one[0] for one in storage]
-
-
-def name_of(node: Any) -> str:
-    """Return the name of a node's operation (of a `Blockwise`, of its core operation); "SetSubtensor" if it assigns."""
-    if getattr(node.op, "set_instead_of_inc", False):
-        return "SetSubtensor"
-    return type(getattr(node.op, "core_op", node.op)).__name__
+        if isinstance(error, UNDEFINED) or isinstance(node.op, CheckAndRaise) or not is_trusted(node.op):
+            raise NotPossibleError(f"{node.op} cannot be evaluated ({type(error).__name__})") from error
+        raise
+    return [result for [result] in storage]
 
 
 def size(shape: Sequence[int]) -> int:

@@ -12,10 +12,11 @@ import numpy as np
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.graphs import evaluate
 from approxmcmc.interop.groups.candidates import refuse_other_users
 from approxmcmc.interop.groups.labels import FREE, MIXED, join, join_along, labels_of
-from approxmcmc.interop.groups.values import NotGroupsError, ValuesOfGraph, shape_of
+from approxmcmc.interop.groups.values import ValuesOfGraph, shape_of
 from approxmcmc.interop.rows import law_name
 
 MOST_STATES = 32  # terms of a sum: the graph of the likelihood is repeated for each
@@ -38,28 +39,30 @@ def indicators(model: Any, variables: Sequence[Any]) -> Indicators:
 
     Raises
     ------
-    NotGroupsError
+    NotPossibleError
         With the reason why they cannot be summed out.
     """
     if len(variables) == len(model.free_RVs):
-        raise NotGroupsError("the model has no other parameters")
+        raise NotPossibleError("the model has no other parameters")
     for variable in variables:
         refuse_other_users(model, variable)
     observed = [variable for variable in model.observed_RVs if set(variables) & set(ancestors([variable]))]
     for variable in observed:
         if not isinstance(variable.owner.op, RandomVariable):
-            raise NotGroupsError(f"the {law_name(variable)} variable {variable.name} depends on it, and cannot be read")
+            raise NotPossibleError(
+                f"the {law_name(variable)} variable {variable.name} depends on it, and cannot be read"
+            )
     parents = {variable: variable.owner.op.dist_params(variable.owner) for variable in (*observed, *variables)}
     values = ValuesOfGraph(model, [parameter for parameters in parents.values() for parameter in parameters])
     supports = {variable: _support(variable, values) for variable in variables}
     if (states := np.prod([len(support) for support in supports.values()])) > MOST_STATES:
-        raise NotGroupsError(f"it has {states} states, and at most {MOST_STATES} are summed out")
+        raise NotPossibleError(f"it has {states} states, and at most {MOST_STATES} are summed out")
     shapes = {shape_of(model, variable) for variable in variables}
     if len(shapes) > 1:
-        raise NotGroupsError(f"discrete variables of different shapes, {sorted(shapes)}, are not summed out together")
+        raise NotPossibleError(f"discrete variables of different shapes, {sorted(shapes)}, are not summed out together")
     [shape] = shapes
     if np.prod(shape, dtype=int) < 2:
-        raise NotGroupsError("all rows depend on its single entry, so no row would have a term of its own")
+        raise NotPossibleError("all rows depend on its single entry, so no row would have a term of its own")
     entries = np.arange(np.prod(shape, dtype=int)).reshape(shape)
     labels = labels_of(values, dict.fromkeys(variables, entries))
     return Indicators(
@@ -80,7 +83,7 @@ def _support(variable: Any, values: ValuesOfGraph) -> np.ndarray:
         return np.arange(np.min(numbers[0]), np.max(numbers[1]) + 1, dtype=np.int64)
     if law in ("Binomial", "BetaBinomial") and parameters[0] in values.fixed:
         return np.arange(np.max(numbers[0]) + 1)
-    raise NotGroupsError(f"its distribution, {law}, has no finite list of values")
+    raise NotPossibleError(f"its distribution, {law}, has no finite list of values")
 
 
 def _rows(
@@ -98,13 +101,13 @@ def _rows(
                 own = join_along(own, -1)
             columns = join(columns, np.broadcast_to(own, batch))
     if (columns == MIXED).any():
-        raise NotGroupsError(f"a row of {observed.name} depends on several of its entries")
+        raise NotPossibleError(f"a row of {observed.name} depends on several of its entries")
     if (columns == FREE).any():
-        raise NotGroupsError(f"some rows of {observed.name} depend on none of its entries")
+        raise NotPossibleError(f"some rows of {observed.name} depend on none of its entries")
     same_axes = batch[: entries.ndim] == entries.shape
     if same_axes and (columns.reshape((*entries.shape, -1)) == entries[..., None]).all():
         return None
     rows = columns.reshape((len(columns), -1))
     if entries.ndim > 1 or (rows != rows[:, :1]).any():
-        raise NotGroupsError(f"it has the shape {entries.shape}, and the rows of {observed.name} another")
+        raise NotPossibleError(f"it has the shape {entries.shape}, and the rows of {observed.name} another")
     return rows[:, 0]

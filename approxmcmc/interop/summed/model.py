@@ -14,10 +14,10 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt
 from approxmcmc.interop.densities import initial_point, log_densities
-from approxmcmc.interop.faults import FAULTS, fault_of
 from approxmcmc.interop.graphs import by_numpy, simplify
-from approxmcmc.interop.groups.values import NO_TRACES, PYTHON, NotGroupsError
+from approxmcmc.interop.groups.values import NO_TRACES, PYTHON
 from approxmcmc.interop.latents_wanted import checked_latents
 from approxmcmc.interop.summed.find import Indicators, indicators
 from approxmcmc.interop.summed.terms import log_sum_exp, terms_of_states
@@ -119,7 +119,7 @@ class SummedModel(pm.Model):
 
         Raises
         ------
-        NotGroupsError
+        NotPossibleError
             When they differ, so the graph was misread.
         """
         rng = np.random.default_rng(0)
@@ -155,7 +155,7 @@ class SummedModel(pm.Model):
                 else:
                     np.add.at(total, rows, part.reshape((len(rows), -1)).sum(axis=1))
             if not np.allclose(np.broadcast_to(terms, found.shape), total, RELATIVE, RELATIVE, equal_nan=True):
-                raise NotGroupsError(f"the terms of state {state} differ from those of the model")
+                raise NotPossibleError(f"the terms of state {state} differ from those of the model")
 
     @property
     def sentence(self) -> str:
@@ -167,10 +167,10 @@ class SummedModel(pm.Model):
         return f"{values} of {size} entries summed out"
 
 
-def summed(model: Any, latents: Any = "auto") -> Any:
+def summed(model: Any, latents: Any = "auto", faults: list[str] | None = None) -> Any:
     """Return a PyMC model with its discrete variables summed out; any other object is returned unchanged.
 
-    `latents` says which of their draws `sample` stores.
+    `latents` says which of their draws `sample` stores. The sentence on a fault (see `attempts`) is added to `faults`.
 
     Raises
     ------
@@ -180,18 +180,18 @@ def summed(model: Any, latents: Any = "auto") -> Any:
     discrete = [variable for variable in getattr(model, "free_RVs", ()) if not str(variable.dtype).startswith("float")]
     if not discrete or not model.observed_RVs or any(variable.name.endswith("_unobserved") for variable in discrete):
         return model
-    try:
-        with NO_TRACES:
-            summed_model = SummedModel(model, indicators(model, discrete))
-    except NotGroupsError as error:
-        reason = str(error)
-    except FAULTS as error:
-        reason = fault_of(error)
-    else:
-        summed_model.latents_wanted = checked_latents(latents)
-        return summed_model
-    names = [variable.name for variable in discrete]
-    raise IncompatibleError(
-        f"from_pymc: the free variables {names} are discrete, and proposals need continuous ones; they cannot be "
-        f"summed out: {reason}. Sample the model by NUTS and PyMC's discrete steps, amc.sample(model)"
-    )
+
+    @NO_TRACES
+    def without_discrete() -> SummedModel:
+        return SummedModel(model, indicators(model, discrete))
+
+    summed_model = attempt(without_discrete, [] if faults is None else faults)
+    if isinstance(summed_model, Reason):
+        names = [variable.name for variable in discrete]
+        raise IncompatibleError(
+            f"from_pymc: the free variables {names} are discrete, and proposals need continuous ones; they cannot be "
+            f"summed out: {summed_model.sentence}. Sample the model by NUTS and PyMC's discrete steps, "
+            "amc.sample(model)"
+        )
+    summed_model.latents_wanted = checked_latents(latents)
+    return summed_model

@@ -18,9 +18,10 @@ import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 from pytensor.graph import rewrite_graph
 
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.graphs import evaluate, is_shared, leaves, rebuild, replace_nodes, value_of
-from approxmcmc.interop.groups.labels import INDEXING, MOVING
-from approxmcmc.interop.groups.values import NotGroupsError, name_of, shape_of
+from approxmcmc.interop.groups.values import shape_of
+from approxmcmc.interop.operations import MOVING, name_of
 from approxmcmc.interop.rows import law_name
 from approxmcmc.interop.summed.find import Indicators
 
@@ -95,7 +96,7 @@ class Padding:
         self.n_rows = len(labels)
         self.longest = int(counts.max())
         if self.longest * n_groups > MOST_PADDING * len(labels):
-            raise NotGroupsError(
+            raise NotPossibleError(
                 f"its {n_groups} groups have {counts.min()} to {counts.max()} rows, and padding all to the longest "
                 f"would take more than {MOST_PADDING} times the memory"
             )
@@ -113,7 +114,7 @@ class Padding:
             array = value_of(leaf)
             axes = [axis for axis, length in enumerate(array.shape) if length == self.n_rows]
             if len(axes) > 1:
-                raise NotGroupsError(f"it is ambiguous which axis of an array of shape {array.shape} counts rows")
+                raise NotPossibleError(f"it is ambiguous which axis of an array of shape {array.shape} counts rows")
             for axis in axes:
                 replacements[leaf] = pt.moveaxis(self.flat(self.array(np.moveaxis(array, axis, 0))), 0, axis)
         return [rebuild(terms, replacements) for terms in graphs]
@@ -153,7 +154,7 @@ def in_state(graphs: Sequence[Any], state: Mapping[Any, int]) -> list[Any]:
     def make(node: Any, inputs: list[Any]) -> list[Any] | None:
         if node in filled:
             return [inputs[0], filled[node]]
-        if name_of(node) in MOVING | INDEXING and inputs[0] is not node.inputs[0] and set(inputs[0].type.shape) == {1}:
+        if name_of(node) in MOVING and inputs[0] is not node.inputs[0] and set(inputs[0].type.shape) == {1}:
             return [pt.zeros((1,) * node.outputs[0].ndim, dtype=inputs[0].dtype) + inputs[0].reshape(())]
         return None
 

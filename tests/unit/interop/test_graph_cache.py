@@ -12,7 +12,7 @@ from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import by_numpy, work_of_a_row
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import find_predictors
-from approxmcmc.interop.prior import PriorOfPyMC
+from approxmcmc.interop.prior import graph_prior
 
 rng = np.random.default_rng(5)
 X, COUNTS = rng.normal(size=(30, 2)), rng.poisson(2.0, size=30)
@@ -61,7 +61,7 @@ def test_where_the_disk_has_a_kernel_pytensor_compiles_nothing(tmp_path, monkeyp
     monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
     found, theta = [], np.array([0.3, -0.2, 0.1])
     for hits in (0, 1):
-        one, prior = likelihood(), PriorOfPyMC(source_of())
+        one, prior = likelihood(), graph_prior(source_of())
         kernel = one.compile("terms", one.columns)
         assert sum(kernel.stats.cache_hits.values()) == hits
         out, slope = np.empty(30), np.zeros(3)

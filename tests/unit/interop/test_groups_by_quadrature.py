@@ -15,9 +15,10 @@ from scipy.special import logsumexp
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups import quadrature
 from approxmcmc.interop.groups.find import integrated
-from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
+from approxmcmc.interop.groups.values import PYTHON
 from approxmcmc.targets.groups import quadrature_terms
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
@@ -309,7 +310,7 @@ REFUSED = {
 def test_laws_that_are_not_known_are_refused_with_the_reason(kind, monkeypatch):
     make, reason = REFUSED[kind]
     monkeypatch.setitem(LAWS, kind, make)
-    with pytest.raises(NotGroupsError, match=reason):
+    with pytest.raises(NotPossibleError, match=reason):
         integrated(hierarchy(kind))
 
 
@@ -317,7 +318,7 @@ def test_three_effects_of_a_group_are_refused_with_the_price():
     with pm.Model() as model:
         b = pm.Normal("b", 0.0, pm.HalfNormal("s", shape=3), shape=(G, 3))
         bernoulli((b[GROUP] * np.column_stack([np.ones(N), X, X**2])).sum(axis=1))
-    with pytest.raises(NotGroupsError, match="3 effects of a group need at least 512 nodes"):
+    with pytest.raises(NotPossibleError, match="3 effects of a group need at least 512 nodes"):
         integrated(model)
 
 
@@ -325,7 +326,7 @@ def test_a_few_large_groups_stay_parameters_unless_asked():
     with pm.Model() as model:
         effect = pm.Normal("b", 0.0, pm.HalfNormal("s"), shape=3)
         pm.Poisson("y", pm.math.exp(effect[np.arange(600) % 3]), observed=np.arange(600) % 5)
-    with pytest.raises(NotGroupsError, match="3 groups of 200 rows would leave too few terms"):
+    with pytest.raises(NotPossibleError, match="3 groups of 200 rows would leave too few terms"):
         integrated(model)
     assert integrated(model, always=True).n_obs == 3
 
@@ -344,7 +345,7 @@ def test_crossed_effects_stay_parameters_if_too_many_of_them_would_remain():
         return s * pm.Normal("z", shape=G)
 
     with pytest.raises(
-        NotGroupsError, match="z: 4 effects of other factors would remain, too many for the terms of 12"
+        NotPossibleError, match="z: 4 effects of other factors would remain, too many for the terms of 12"
     ):
         integrated(crossed(4, scaled))
     assert "z: 4 effects of other factors would remain" in amc.explain(crossed(4, scaled))
@@ -358,7 +359,7 @@ def test_crossed_effects_stay_parameters_if_too_many_of_them_would_remain():
 def test_a_few_effects_of_known_scale_stay_coefficients_unless_asked():
     with pm.Model() as model:
         bernoulli(pm.Normal("ability", 0.0, 1.0, shape=G)[GROUP] - pm.Normal("difficulty", shape=3)[OTHER])
-    with pytest.raises(NotGroupsError, match="ability: the scale of 12 effects is known: coefficients"):
+    with pytest.raises(NotPossibleError, match="ability: the scale of 12 effects is known: coefficients"):
         integrated(model)
     target = integrated(model, always=True)
     assert amc.laplace(target) is target.known_law  # the mode that placed the nodes is not searched again
@@ -384,7 +385,7 @@ def test_a_predictor_that_is_misread_is_seen_by_the_models_own_densities(bug, mo
         return found._replace(X=found.X * 1.001)
 
     monkeypatch.setattr(quadrature, "predictor_of", wrong)
-    with pytest.raises(NotGroupsError, match="and that of the model"):
+    with pytest.raises(NotPossibleError, match="and that of the model"):
         integrated(hierarchy())
 
 

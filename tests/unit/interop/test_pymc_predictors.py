@@ -11,12 +11,13 @@ from pytensor.tensor.basic import Split
 from scipy.special import gammaln, polygamma
 
 from approxmcmc.interop.affine import AFFINE, CONSTANT, OTHER, Ratio, kinds
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import rebuild
 from approxmcmc.interop.kernels import compilable
 from approxmcmc.interop.linear_predictor import rows_of_family, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
-from approxmcmc.interop.predictors import NoLinearPredictorError, find_predictors
+from approxmcmc.interop.predictors import find_predictors
 from approxmcmc.targets.predictors.family import FamilyLikelihood
 
 N, GROUPS = 40, 5
@@ -269,7 +270,7 @@ def test_what_depends_on_data_alone_is_computed_once():
 
 def test_vectors_that_rows_share_are_left_to_the_graph():
     source, found = found_in(ordered)
-    with pytest.raises(NoLinearPredictorError, match="share a vector of parameters"):
+    with pytest.raises(NotPossibleError, match="share a vector of parameters"):
         GraphLikelihood(found, source.rows.inputs, source.rows.data, source.hash)
 
 
@@ -298,7 +299,7 @@ def test_scaled_effects_are_codes_again():
     ids=["no rows", "too many"],
 )
 def test_why_there_are_none_is_said(fill, reason):
-    with pytest.raises(NoLinearPredictorError, match=reason):
+    with pytest.raises(NotPossibleError, match=reason):
         found_in(fill)
 
 

@@ -12,11 +12,11 @@ from scipy.integrate import quad
 import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError, SamplingWarning
 from approxmcmc.families import BINOMIAL, POISSON, Stack
-from approxmcmc.interop import pymc as interop_pymc
-from approxmcmc.interop.faults import RAISE_VARIABLE
+from approxmcmc.interop import plans
+from approxmcmc.interop.attempts import RAISE_VARIABLE, NotPossibleError
 from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed, over_draws
 from approxmcmc.interop.groups.find import integrated
-from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
+from approxmcmc.interop.groups.values import PYTHON
 
 N, G = 60, 6
 _rng = np.random.default_rng(2)
@@ -95,7 +95,7 @@ def test_the_reason_names_the_variable_and_is_true(name):
     build, reason = REASONS[name]
     with pm.Model() as model:
         build()
-    with pytest.raises(NotGroupsError, match=reason):
+    with pytest.raises(NotPossibleError, match=reason):
         integrated(model)
 
 
@@ -114,8 +114,8 @@ def test_a_fault_is_raised_in_tests_and_elsewhere_recorded(monkeypatch):
     def fail(*given, **settings):
         raise IndexError("planted")
 
-    monkeypatch.setattr(interop_pymc, "integrated", fail)
-    monkeypatch.setattr(interop_pymc, "structured_target", fail)
+    monkeypatch.setattr(plans, "integrated", fail)
+    monkeypatch.setattr(plans, "structured_target", fail)
     model = hierarchy()
     with pytest.raises(IndexError, match="planted"):
         amc.explain(model)

@@ -18,10 +18,11 @@ from approxmcmc.contracts import SamplingResult
 from approxmcmc.errors import InvalidInputError, LeftOutWarning
 from approxmcmc.interop import returned
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
+from approxmcmc.interop.plans import target_of
 from approxmcmc.interop.pymc import from_pymc
 from approxmcmc.interop.pymc_target import PyMCTarget
 from approxmcmc.interop.returned import ReturnedByModel
-from approxmcmc.interop.whole_model import WholeModel, target_of
+from approxmcmc.interop.whole_model import WholeModel
 from approxmcmc.output import returned as completion
 from approxmcmc.output.datatree import build_trace, named_trace
 from approxmcmc.runs import completing

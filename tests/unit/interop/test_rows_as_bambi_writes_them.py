@@ -18,11 +18,12 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families import BINOMIAL, LOGIT, POISSON
 from approxmcmc.families.weighted import weighted_rows
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups import normal, quadrature
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
 from approxmcmc.interop.groups.source import ModelOfGroups
-from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
+from approxmcmc.interop.groups.values import PYTHON
 from approxmcmc.interop.libraries import without_formula
 from approxmcmc.interop.linear_predictor import PredictorsOfPyMC
 
@@ -167,7 +168,7 @@ def test_only_a_clip_at_the_rounding_error_is_one():
     with pm.Model() as model:
         p = pm.math.invlogit(pm.HalfNormal("s") * pm.Normal("z", shape=GROUPS)[np.arange(N) % GROUPS])
         pm.Bernoulli("y", pm.math.switch(pm.math.eq(p, 0), 0.01, p), observed=FRAME["yes"])
-    with pytest.raises(NotGroupsError, match="Bernoulli rows need p = sigmoid"):
+    with pytest.raises(NotPossibleError, match="Bernoulli rows need p = sigmoid"):
         integrated(model)
 
 
@@ -230,7 +231,7 @@ def test_plan_for_effects_of_groups(family, monkeypatch):
     response, _, plan = PLANS[family]
     model = model_of(response, family, None)
     if isinstance(plan, str):
-        with pytest.raises(NotGroupsError) as refusal:
+        with pytest.raises(NotPossibleError) as refusal:
             integrated(model)
         assert str(refusal.value).startswith(plan)
     else:
@@ -255,7 +256,7 @@ def test_negative_weights_are_refused():
             dist=lambda mu, size: pm.Normal.dist(mu, 1.0, size=size),
             observed=FRAME["real"],
         )
-    with pytest.raises(NotGroupsError, match="the rows of y have weights that are negative"):
+    with pytest.raises(NotPossibleError, match="the rows of y have weights that are negative"):
         integrated(model)
 
 
@@ -280,5 +281,5 @@ def test_a_lost_weight_is_noticed(monkeypatch):
         self.observed.weight = self.observed.weight * np.where(np.arange(N) < N // 2, 2.0, 1.0)
 
     monkeypatch.setattr(ModelOfGroups, "__init__", planted)
-    with pytest.raises(NotGroupsError, match="and that of the model"):
+    with pytest.raises(NotPossibleError, match="and that of the model"):
         integrated(model_of("weighted(real, w)", "gaussian", "identity"))

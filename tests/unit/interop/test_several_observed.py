@@ -10,10 +10,10 @@ from scipy.special import expit, logsumexp
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import full_gradient
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups import observed
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
-from approxmcmc.interop.groups.values import NotGroupsError
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
 
@@ -115,7 +115,7 @@ def test_normal_rows_with_one_noise_have_a_closed_form_and_with_two_are_refused_
         pm.Normal("a", pm.HalfNormal("scale") * z[SECOND], noise, observed=SIZE)
         pm.Normal("b", pm.Normal("mu") + z[FIRST], 2.0 * noise, observed=1.0 * CLASS)
     assert isinstance(integrated(model), NormalGroupsOfPyMC)
-    with pytest.raises(NotGroupsError, match="noise is not one parameter"):
+    with pytest.raises(NotPossibleError, match="noise is not one parameter"):
         integrated(model_of(normal, lambda eta: pm.Normal("class", eta, pm.HalfNormal("other"), observed=1.0 * CLASS)))
 
 
@@ -123,7 +123,7 @@ def test_three_laws_are_refused_with_the_reason():
     model = model_of(poisson)
     with model:
         pm.Normal("third", model["z"][SECOND], 1.0, observed=SIZE)
-    with pytest.raises(NotGroupsError, match="z: observed variables with the distributions logit, poisson, normal"):
+    with pytest.raises(NotPossibleError, match="z: observed variables with the distributions logit, poisson, normal"):
         integrated(model, always=True)
 
 
@@ -131,7 +131,7 @@ def test_effects_that_mix_in_one_of_the_variables_are_not_integrated():
     model = model_of(poisson)
     with model:
         pm.Poisson("total", pm.math.exp(model["z"].sum()), observed=3)
-    with pytest.raises(NotGroupsError, match="a row depends on several of its entries"):
+    with pytest.raises(NotPossibleError, match="a row depends on several of its entries"):
         integrated(model, always=True)
 
 
@@ -144,7 +144,7 @@ def test_rows_taken_for_those_of_the_other_law_are_seen_by_the_models_own_densit
         return dataclasses.replace(law, family=law.second, second=law.family)
 
     monkeypatch.setattr(observed, "joint_law", swapped)
-    with pytest.raises(NotGroupsError, match="and that of the model"):
+    with pytest.raises(NotPossibleError, match="and that of the model"):
         integrated(model_of(poisson), always=True)
 
 

@@ -12,10 +12,11 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.interop.groups.values import NotGroupsError
+from approxmcmc.interop.attempts import NotPossibleError
+from approxmcmc.interop.plans import target_of
 from approxmcmc.interop.summed import model as summed_model
 from approxmcmc.interop.summed.model import SummedModel, summed
-from approxmcmc.interop.whole_model import WholeModel, target_of
+from approxmcmc.interop.whole_model import WholeModel
 
 FAST = "FAST_COMPILE"
 
@@ -417,7 +418,7 @@ def test_rows_of_a_wrong_group_are_refused(rng, monkeypatch):
     [(observed, labels)] = found.rows.items()
     wrong = found._replace(rows={observed: np.roll(labels, 1)})
     monkeypatch.setattr(summed_model, "terms_of_states", lambda given, _: TERMS(given, wrong))
-    with pytest.raises(NotGroupsError, match="differ from those of the model"):
+    with pytest.raises(NotPossibleError, match="differ from those of the model"):
         SummedModel(model, found)
 
 

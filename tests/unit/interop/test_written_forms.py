@@ -15,8 +15,9 @@ import approxmcmc as amc
 from approxmcmc import families
 from approxmcmc.families import FORMS
 from approxmcmc.interop import law as law_module
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups.likelihoods import law_of_rows
-from approxmcmc.interop.groups.values import PYTHON, NotGroupsError
+from approxmcmc.interop.groups.values import PYTHON
 from approxmcmc.interop.linear_predictor import structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 
@@ -182,9 +183,8 @@ def test_known_factors_of_a_mean_are_offsets(make, factor):
 @pytest.mark.parametrize("name", LOOK_ALIKES)
 def test_a_look_alike_is_no_family_with_this_predictor(name):
     model = model_of(LOOK_ALIKES[name])
-    try:
-        law = read(model)
-    except law_module.NoFamilyError:
+    law = read(model)
+    if isinstance(law, str):  # the reason
         return
     predictor = law.predictor  # a law of the library, but not with eta: its mean has another factor
     assert predictor is None or not np.allclose(evaluated(model, predictor), 0.7 * X + 0.5)
@@ -286,5 +286,5 @@ def test_ordered_rows_have_a_predictor_and_cutpoints():
 def test_families_that_are_not_concave_are_refused_in_groups():
     for make in (WRITTEN["precision"][1], lambda eta, a: pm.StudentT("y", nu=4, mu=eta, sigma=a, observed=X)):
         model = model_of(make)
-        with pytest.raises(NotGroupsError, match="rows are not log-concave in the predictor"):
+        with pytest.raises(NotPossibleError, match="rows are not log-concave in the predictor"):
             law_of_rows(model, model["y"])

@@ -4,9 +4,10 @@ import numpy as np
 import pymc as pm
 import pytest
 
-from approxmcmc.interop.groups import find
-from approxmcmc.interop.groups.values import NotGroupsError
+from approxmcmc.interop import plans
 from approxmcmc.interop.nuts_seconds import OPERATION, seconds_to_compile
+from approxmcmc.interop.plans import INTEGRATE_GROUPS, LINEAR_PREDICTORS, price
+from approxmcmc.interop.read import ModelDescription, Request
 from approxmcmc.interop.written_work import work_as_written
 
 N = 1000
@@ -63,17 +64,19 @@ def test_the_counted_nanoseconds_of_a_row_are_near_the_measured_ones(law, measur
     ("rows", "is_centred", "is_left"), [(1000, True, True), (400, True, True), (399, True, False), (60, False, True)]
 )
 def test_sample_leaves_effects_that_nuts_moves_while_an_integral_is_compiled(rows, is_centred, is_left, monkeypatch):
-    monkeypatch.setattr(find, "QuadratureGroupsOfPyMC", lambda *arguments, **settings: "integrated")
     with pm.Model() as small:
         tau = pm.HalfNormal("tau")
         effect = pm.Normal("effect", 0.0, tau, shape=40) if is_centred else tau * pm.Normal("effect", shape=40)
         pm.Poisson("y", pm.math.exp(effect[np.arange(rows) % 40]), observed=np.arange(rows) % 4)
-    assert find.integrated(small) == "integrated"
-    if is_left:
-        with pytest.raises(NotGroupsError, match=r"effect: NUTS needs about \d+ s, less than the 12"):
-            find.integrated(small, if_cheaper=True)
-        monkeypatch.setattr(find, "DRAWS", 100 * find.DRAWS)
-    assert find.integrated(small, if_cheaper=True) == "integrated"
+
+    def costs_less(**settings):
+        description = ModelDescription(small, Request(**settings))
+        return price(INTEGRATE_GROUPS, description) < price(LINEAR_PREDICTORS, description)
+
+    assert costs_less()
+    assert costs_less(counts_compilation=True) != is_left
+    monkeypatch.setattr(plans, "DRAWS", 100 * plans.DRAWS)
+    assert costs_less(counts_compilation=True)
 
 
 def test_a_model_that_multiplies_matrices_takes_longer_to_compile():

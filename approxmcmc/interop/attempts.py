@@ -1,0 +1,75 @@
+"""Attempts to read a model: each ends in a result, or in a reason; unexpected exceptions are faults, and recorded.
+
+A reader that does not support a model raises `NotPossibleError`, often from deep in a recursion over a graph, or an
+error of this library: both have a sentence for users. `attempt` is the only place that catches them. Any other
+exception is a fault of this library or of PyTensor. The model then runs by a slower plan: a warning and `explain` name
+the fault, and so does the trace, in the attribute ``reading_faults``. If the environment variable `RAISE_VARIABLE` is
+set, as in the tests of this library, the exception is raised instead.
+"""
+
+import os
+import pathlib
+import traceback
+from collections.abc import Callable
+from typing import NamedTuple
+
+from approxmcmc.errors import ApproxMCMCError, SamplingWarning, warn
+from approxmcmc.interop.rows import first_line
+
+RAISE_VARIABLE = "APPROXMCMC_RAISE_FAULTS"
+PACKAGE = pathlib.Path(__file__).parents[1]
+
+
+class NotPossibleError(Exception):
+    """Raised by a reader with the reason why it cannot read a model; `attempt` catches it."""
+
+
+class Reason(NamedTuple):
+    """Why an attempt had no result: a sentence for users, and the exception that ended the attempt."""
+
+    sentence: str
+    error: Exception
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the attempt ended in an unexpected exception."""
+        return not isinstance(self.error, NotPossibleError | ApproxMCMCError)
+
+    def again(self) -> Exception:
+        """Return the exception that ends another attempt for the same reason; a fault is recorded only once."""
+        return NotPossibleError(self.sentence) if self.is_fault else self.error
+
+
+def attempt[Result](read: Callable[[], Result], faults: list[str]) -> Result | Reason:
+    """Return ``read()``, or the reason why that is impossible; the sentence on a fault is added to `faults`.
+
+    Every exception is a reason, except one that the process cannot go on with, such as `MemoryError`.
+    """
+    try:
+        return read()
+    except (NotPossibleError, ApproxMCMCError) as error:
+        return Reason(str(error).removeprefix("from_pymc: "), error)
+    except MemoryError:
+        raise
+    except Exception as error:
+        faults.append(fault_of(error))
+        return Reason(faults[-1], error)
+
+
+def fault_of(error: Exception) -> str:
+    """Return the sentence on an unexpected exception while a model was read, and warn of it.
+
+    It names the exception and the last line of this package that was reached. With `RAISE_VARIABLE` set, the exception
+    is raised again.
+    """
+    if os.environ.get(RAISE_VARIABLE):
+        raise error
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if pathlib.Path(frame.filename).is_relative_to(PACKAGE)]
+    line = f", {pathlib.Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+    sentence = (
+        f"reading its graph failed ({type(error).__name__}{line}: {first_line(error)}), which is a fault of "
+        "approxmcmc; please report the model"
+    )
+    warn(f"a model may run by a slower plan: {sentence}", SamplingWarning)
+    return sentence
