@@ -160,12 +160,12 @@ def rows_of_family(source: ModelOfPyMC) -> RowsOfFamily | None:
     factors of a mean are offsets. Normal rows of unknown scale are left to `normal_design`.
     """
     found = _law(source)
-    if found is None or found.law.family is None:
+    if found is None:
         return None
     law, weights = found
     family = law.family
     predictor = law.predictor
-    if predictor is None or kinds([predictor], source.theta).get(predictor) != AFFINE:
+    if family is None or predictor is None or kinds([predictor], source.theta).get(predictor) != AFFINE:
         return None
     y = source.rows.observed[0]
     size = None
