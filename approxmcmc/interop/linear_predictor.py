@@ -107,7 +107,7 @@ def structured_target(source: ModelOfPyMC) -> PredictorsOfPyMC:
     forms.append(lambda: _as_normal_rows(source, predictors))
     for form in forms:
         target = attempt(functools.partial(_checked, source, form), source.faults)
-        if isinstance(target, PredictorsOfPyMC):
+        if not isinstance(target, Reason):
             return target
     return _checked(source, lambda: _as_graph(source, predictors))
 

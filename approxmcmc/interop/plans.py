@@ -8,9 +8,10 @@
 | `CompiledRows` | rows of the model's graph, compiled by PyTensor |
 | `WholeChains` | none: NUTS, or the steps of PyMC, sample the whole log density |
 
-A plan says why it does not fit a model (`Plan.why_not`, a sentence for users), what it costs (`Plan.seconds`, counted
-before anything is read, see `nuts_seconds`), and makes the target (`Plan.make`). The cheapest plan that fits is taken;
-among equal ones, the first in the table. Prices are of the way in which the target is sampled:
+A plan says why it does not fit a model (`ReadingPlan.why_not`, a sentence for users), what it costs
+(`ReadingPlan.seconds`, counted before anything is read, see `nuts_seconds`), and makes the target (`ReadingPlan.make`).
+The cheapest plan that fits is taken; among equal ones, the first in the table. Prices are of the way in which the
+target is sampled:
 
 - Trajectories of NUTS on the model as it is written, `DRAWS` of them, for all plans. A target with terms can be sampled
   by NUTS, too, so it never costs more than `WholeChains`. If the model has effects of groups, its posterior is far from
@@ -58,7 +59,7 @@ TERMS_OF_PREDICTORS = 7.0
 TERMS_OF_GRAPH = 10.0
 
 
-class Plan(abc.ABC):
+class ReadingPlan(abc.ABC):
     """A way in which a model can become a target."""
 
     name: str
@@ -86,7 +87,7 @@ class Plan(abc.ABC):
         """Return the counted seconds of a run, from what the model's graph shows at a glance."""
 
 
-class SumOutDiscrete(Plan):
+class SumOutDiscrete(ReadingPlan):
     """Sum out discrete variables; `make` returns the description of the model without them."""
 
     name = "discrete variables summed out"
@@ -103,7 +104,7 @@ class SumOutDiscrete(Plan):
         return 0.0
 
 
-class IntegrateGroups(Plan):
+class IntegrateGroups(ReadingPlan):
     """Integrate out effects of independent groups, in closed form or by quadrature."""
 
     name = "effects of groups integrated out"
@@ -123,7 +124,7 @@ class IntegrateGroups(Plan):
         return compilation + OPERATION * description.work.operations
 
 
-class LinearPredictors(Plan):
+class LinearPredictors(ReadingPlan):
     """Evaluate rows as functions of the few linear predictors through which they depend on the parameters."""
 
     name = "rows by linear predictors"
@@ -144,7 +145,7 @@ class LinearPredictors(Plan):
         return _by_expansion(description, compilation, passes=1)
 
 
-class CompiledRows(Plan):
+class CompiledRows(ReadingPlan):
     """Evaluate rows of the model's graph, compiled unchanged by PyTensor."""
 
     name = "rows of the graph"
@@ -161,7 +162,7 @@ class CompiledRows(Plan):
         return _by_expansion(description, TERMS_OF_GRAPH, passes=2 + 2 * description.work.dim)
 
 
-class WholeChains(Plan):
+class WholeChains(ReadingPlan):
     """Leave the model unchanged, for NUTS, or for PyMC's steps if it has discrete variables."""
 
     name = "whole chains by NUTS"
@@ -182,8 +183,8 @@ INTEGRATE_GROUPS = IntegrateGroups()
 LINEAR_PREDICTORS = LinearPredictors()
 COMPILED_ROWS = CompiledRows()
 WHOLE_CHAINS = WholeChains()
-WITH_TERMS: Sequence[Plan] = (INTEGRATE_GROUPS, LINEAR_PREDICTORS, COMPILED_ROWS)
-PLANS: Sequence[Plan] = (*WITH_TERMS, WHOLE_CHAINS)
+WITH_TERMS: Sequence[ReadingPlan] = (INTEGRATE_GROUPS, LINEAR_PREDICTORS, COMPILED_ROWS)
+PLANS: Sequence[ReadingPlan] = (*WITH_TERMS, WHOLE_CHAINS)
 
 
 def without_discrete(description: ModelDescription) -> ModelDescription:
@@ -192,7 +193,7 @@ def without_discrete(description: ModelDescription) -> ModelDescription:
     return description if isinstance(summed_out, Reason) else summed_out
 
 
-def cheapest(description: ModelDescription, plans: Sequence[Plan]) -> Plan | None:
+def cheapest(description: ModelDescription, plans: Sequence[ReadingPlan]) -> ReadingPlan | None:
     """Return the cheapest of the plans that fit a model, the first of equal ones; None if none fits."""
     by_price = sorted(plans, key=lambda plan: price(plan, description))
     return next((plan for plan in by_price if plan.why_not(description) is None), None)
@@ -205,7 +206,7 @@ class Answer(NamedTuple):
     plan taken; `seconds` is its price.
     """
 
-    plan: Plan
+    plan: ReadingPlan
     why_not: str | None
     seconds: float
     is_taken: bool = False
@@ -228,7 +229,7 @@ class PlanTable(NamedTuple):
     """The plans for a model: an answer for each, the plan that `sample` takes, and its target."""
 
     answers: list[Answer]
-    taken: Plan
+    taken: ReadingPlan
     target: Target
 
 
@@ -260,7 +261,7 @@ def target_of(model: Any) -> Target:
     return target
 
 
-def price(plan: Plan, description: ModelDescription) -> float:
+def price(plan: ReadingPlan, description: ModelDescription) -> float:
     """Return the counted seconds of a plan; infinite if counting them failed."""
     seconds = description.attempt((plan, "price"), functools.partial(plan.seconds, description))
     return math.inf if isinstance(seconds, Reason) else seconds

@@ -31,7 +31,6 @@ from approxmcmc.interop.plans import (
 from approxmcmc.interop.pymc_target import PyMCTarget
 from approxmcmc.interop.read import ModelDescription, Request
 from approxmcmc.interop.rows import law_name
-from approxmcmc.interop.whole_model import WholeModel
 from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood, OrderedLikelihood, SoftmaxLikelihood
@@ -241,7 +240,7 @@ def _found(target: Any) -> str:
         sizes = f"{target.n_obs} terms, one per group, and {target.variables.size} parameters"
         return f"{source.observed.name}, {source.y.size} rows: {target.sentence}; {sizes} remain"
     without = f"{target.summed.sentence}; " if target.summed is not None else ""
-    if isinstance(target, WholeModel):
+    if target.why_no_terms:
         names = ", ".join(variable.name for variable in target.model.observed_RVs) or "nothing observed"
         return f"{without}{names}: no row is a term: {target.why_no_terms}"
     source = target.source
