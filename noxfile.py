@@ -112,7 +112,7 @@ COMPILED = "tests/oracle/test_textbook.py"  # compares with NumPy; the main Pyth
 # What `tests` runs: folders without compilation, then one chain of each kind of kernel and studies, compiled.
 SHORT = f"{UNMARKED} and not thorough"
 SHORT_PLAIN = ["tests/contracts", "tests/unit", "tests/oracle"]
-SHORT_COMPILED = ["tests/unit", "tests/oracle", "tests/studies"]
+SHORT_COMPILED = ["tests/unit/engine", "tests/unit/interop", "tests/oracle", "tests/studies"]
 
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
@@ -158,14 +158,15 @@ def tests(session: nox.Session) -> None:
     """Run one check of each thing, in some minutes: what a contributor runs before a commit.
 
     These are contracts, unit and oracle tests without the mark `thorough`, without compilation; then unit, oracle and
-    study tests marked `core`, compiled. Options after ``--`` go to pytest and replace these choices.
+    study tests marked `core`, compiled, in one process: to import the tests once costs less than two processes save.
+    Options after ``--`` go to pytest and replace these choices.
     """
     _install(session, "--extra", "studies", "--group", "test")
     if session.posargs:
         _pytest(session, *session.posargs)
     else:
         _pytest(session, "-m", SHORT, *SHORT_PLAIN, NUMBA_DISABLE_JIT="1")
-        _pytest(session, "-m", f"core and {SHORT}", *SHORT_COMPILED)
+        _pytest(session, "-n", "0", "-m", f"core and {SHORT}", *SHORT_COMPILED)
 
 
 @nox.session(python=PYTHONS, name="tests-all")

@@ -174,6 +174,13 @@ def test_an_oracle_among_the_unit_tests_is_in_the_session(member, file):
     assert member in names_in((ROOT / file).read_text(encoding="utf-8"), is_plain)
 
 
+def test_every_core_test_is_in_a_folder_that_runs_compiled():
+    files = [file for file in (ROOT / "tests").rglob("test_*.py") if f"mark.{COMPILED}" in file.read_text("utf-8")]
+    folders = [ROOT / folder for folder in setting("SHORT_COMPILED")]
+    others = [file.name for file in files if not any(file.is_relative_to(folder) for folder in folders)]
+    assert others == [Path(__file__).name]
+
+
 def test_every_family_is_held_to_its_density():
     source = (ROOT / "tests" / "contracts" / "test_families.py").read_text(encoding="utf-8")
     assert "FAMILIES" in names_in(source, is_plain)

@@ -151,6 +151,7 @@ def outcomes(test, terms, log_rest):
     return float(expit(log_odds).mean()), float(read.mean())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("log_rest", [-1.5, 0.0, 2.0])
 def test_all_orders_of_five_terms(log_rest):
     """Batches of two end raggedly at five."""

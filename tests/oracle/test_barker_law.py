@@ -13,6 +13,7 @@ TERMS = np.array([[0.0, 0.1, 0.35, 0.5, 0.2], [0.3, 0.0, 0.2, 0.4, -0.3]])
 LOG_REST = np.array([0.4, -1.1])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("batch_size", "target_variance"), [(2, 1.0), (3, 0.2), (5, 1.0)])
 def test_enumeration_is_the_mean_of_the_decisions_over_all_orders(batch_size, target_variance):
     test = MinibatchBarker(target_variance, batch_size)

@@ -40,6 +40,7 @@ def audit_of(test, terms, orders, log_rest):
     return value[AUDIT_ERROR], value[AUDIT_NOISE]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("n_obs", "batch_size", "settings"),
     [

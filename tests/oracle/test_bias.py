@@ -196,6 +196,7 @@ def estimator():
     return Estimator()
 
 
+@pytest.mark.thorough
 def test_intervals_hold_the_truth():
     """500 runs of 1000 audits. At a coverage of .94 they show less than .91 once in 500; at .95, once in 50 000."""
     rows = estimator().runs(np.random.default_rng(1), 500, 1000)
@@ -251,6 +252,7 @@ class TestModesThatChainsSeldomLeave:
             found.append(told(two_modes, amc.RandomWalk(2.0), draws, 200, seed).verdict.item())
         return found
 
+    @pytest.mark.thorough
     def test_no_estimate_is_made(self):
         assert not {"small", "biased"} & set(self.verdicts())
 

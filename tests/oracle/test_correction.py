@@ -32,6 +32,7 @@ def test_sup_errors_of_the_linear_programme(sigma, error):
     assert distance(law) == pytest.approx(law.sup_error, rel=0.1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sigma", [0.5, 0.9, 1.0, 1.1, 1.2])
 @pytest.mark.parametrize("method", ["minimax", "nnls"])
 def test_variances_add_up(sigma, method):

@@ -86,6 +86,7 @@ def errors(target, wanted, **settings):
 SETTINGS = [{"overhead": 0.0}, {"overhead": 1e6}, {"batch_size": 1}, {"batch_size": 3}]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wanted", [0.02, 0.3])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_the_error_is_what_was_wanted_where_the_noise_is_constant(wanted, settings):
@@ -93,6 +94,7 @@ def test_the_error_is_what_was_wanted_where_the_noise_is_constant(wanted, settin
     np.testing.assert_allclose(found, wanted, rtol=1e-6)  # the mode is known to that
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("wanted", [0.02, 0.3])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_the_error_is_at_most_what_was_wanted_where_slopes_differ(wanted, settings):

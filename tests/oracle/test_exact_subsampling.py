@@ -99,6 +99,7 @@ def test_the_stationary_law_is_the_posterior(name):
     assert_exact(transition_matrix(lambda x, y: acceptance(rate, chi, x, y, log_rest(x, y))))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", RATES)
 def test_delayed_acceptance_keeps_it(name):
     rate, chi = RATES[name]
@@ -226,6 +227,7 @@ def law_of_residuals(settings, factor):
     return posterior / posterior.sum(), transition_matrix(accept)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("settings", EXPANSIONS.values(), ids=EXPANSIONS)
 def test_with_the_bounds_of_an_expansion_the_stationary_law_is_the_posterior(settings):
     posterior, matrix = law_of_residuals(settings, 1.0)

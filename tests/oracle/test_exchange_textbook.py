@@ -323,6 +323,7 @@ BUGS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_plain_python_equals_the_textbook(case, monkeypatch):
     """The bugs below are the only difference."""

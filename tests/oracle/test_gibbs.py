@@ -125,6 +125,7 @@ BUGS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_the_plain_chain_without_a_bug_equals_the_textbook(case, monkeypatch):
     plant(monkeypatch, {})

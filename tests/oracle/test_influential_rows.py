@@ -79,6 +79,7 @@ def test_prior_and_terms_add_up_to_the_same_posterior_whatever_rows_are_always_r
     assert (ours.n_obs, ours.prior_rows) == (N - 4, 4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [2, 0])
 @pytest.mark.parametrize("name", EACH[:-1])  # those with gradients
 def test_gradients_add_up_likewise(name, order):
@@ -97,6 +98,7 @@ def test_gradients_add_up_likewise(name, order):
     np.testing.assert_allclose(slope, np.array(rises) / 2e-5, rtol=1e-6, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_averaged_coefficients_are_means_over_the_normal_law_of_the_predictor():
     target = logistic(N, 3)
     split = amc.ControlVariate(target, always_read=[], at="mode")
@@ -476,6 +478,7 @@ def test_the_range_of_light_terms_holds():
             assert np.ptp(terms[1] - terms[0]) <= known.term_range(theta, proposed, known.numbers)
 
 
+@pytest.mark.thorough
 def test_gaussian_rows_are_all_light():
     split = amc.ControlVariate(logistic(20_000, 5), always_read="auto")
     assert split.always_read.size == 0

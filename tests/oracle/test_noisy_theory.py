@@ -182,6 +182,7 @@ def test_what_theorem_3_2_refuses():
 # --- remark 2.2: the first difference ---
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_auxiliary", [1, 2])
 def test_the_first_difference_against_the_joint_chain(n_auxiliary):
     """The law of tau from the joint kernel of both decisions, enumerated over draws and integrated over u."""
@@ -238,6 +239,7 @@ def test_each_bound_of_a_noisy_langevin_step_holds(variance, n_auxiliary):
         assert (found["lemma_2_4"] < float(found["lemma_3_3"])).all()
 
 
+@pytest.mark.thorough
 def test_a_noisy_langevin_step_against_normal_densities():
     """One draw on 2 x 2 spins: three values of s, and the distance by adaptive quadrature."""
     from scipy.integrate import quad
@@ -336,6 +338,7 @@ def test_what_the_theory_of_langevin_refuses():
 # --- every number of steps and every start ---
 
 
+@pytest.mark.thorough
 def test_bounds_hold_at_every_time_and_start():
     rng = np.random.default_rng(0)
     for _ in range(40):
@@ -408,6 +411,7 @@ def test_the_risk_of_an_average_against_its_own_variance():
         bounds.long_run_risk(T, {7: T_hat}, f, costs={7: 1.0}, budgets=[0.0, 1.0])
 
 
+@pytest.mark.thorough
 def test_fewer_draws_have_the_larger_variance_and_the_budget_chooses():
     """Exchange is exact: it wins at the largest budget. At small ones draws that are cheap to add win."""
     target, grid = lattice(), np.linspace(LOW, HIGH, 31)

@@ -48,6 +48,7 @@ class TestBarker:
         for threshold, answer in ((log_odds - 1e-9, 1), (log_odds, 0), (log_odds + 1e-9, 0)):
             assert decide_once(test, TERMS, threshold, 0.4)[:2] == (answer, log_odds)
 
+    @pytest.mark.thorough
     def test_the_variance_must_be_below_its_target(self):
         for target_variance, read in ((0.18 + 1e-9, 3), (0.18 - 1e-9, 6)):
             assert decide_once(MinibatchBarker(target_variance, 3), TERMS, 0.0, 0.0)[2] == booked(read // 3, read)
@@ -67,6 +68,7 @@ class TestBarker:
             decide(None, evidence_of(terms), 0.0, 0.0, part.make_state(), count, value)
         assert value[SKEWNESS] == 0.0 and value[SKEWNESS_RATIO] == pytest.approx(6.0**-0.5)
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("batch_size", [2, 3, 6])
     def test_an_audit_answers_by_all_terms(self, batch_size, rng):
         """And tells what minibatches err by: nothing where they are all data."""

@@ -106,6 +106,7 @@ def test_the_example_has_rows_without_and_with_a_polynomial():
     assert sorted(program.split.rows) == list(range(target.n_obs))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("orders", [(0, 1, 2), (0,), (1,), (2,), (0, 1)])
 def test_the_zigzag_leaves_the_posterior_invariant(orders):
     target = book.with_orders(book.logistic_rows(), orders)

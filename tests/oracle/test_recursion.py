@@ -173,6 +173,7 @@ def test_the_simulated_test_is_the_real_one(threshold, epsilon, accepted, read):
     assert terms.mean() == pytest.approx(read)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("mu_std", "epsilon", "growth"), [(0.5, 0.05, 1.0), (-1.0, 0.05, 1.0), (2.0, 0.01, 2.0)])
 def test_simulated_tests_agree_with_the_recursion(mu_std, epsilon, growth, rng):
     # 10000 orders of 2000 normal draws in batches of 100. Error and use must agree within 5 standard errors plus .004,
@@ -196,6 +197,7 @@ def test_simulated_tests_agree_with_the_recursion(mu_std, epsilon, growth, rng):
         assert simulated.mean() == pytest.approx(float(predicted), abs=5 * standard_error + 0.004)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("epsilon", [0.001, 0.05, 0.4])
 @pytest.mark.parametrize(
     ("batch_size", "n_obs", "growth"), [(500, 12_214, 1.0), (500, 10_001, 1.0), (20, 5000, 1.5), (2, 300, 1.0)]
@@ -232,6 +234,7 @@ def test_the_barker_rule_errs_antisymmetrically():
     assert error[-8] < -0.01  # at Lambda > 0 it accepts too rarely
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=30)
 @given(
     epsilon=st.floats(1e-4, 0.49),
@@ -295,6 +298,7 @@ def test_type_one_error_is_twice_the_error_at_a_tie():
     assert one_look == pytest.approx(0.1, abs=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("thresholds", ["student", "normal"])
 @pytest.mark.parametrize("wanted", [1e-8, 0.05, 0.3, 0.99])
 @pytest.mark.parametrize(
@@ -369,6 +373,7 @@ def test_an_undefined_distance_is_refused():
         sequential_test_error([1.0, np.nan], epsilon=0.05, **LOOKS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("epsilon", "distance", "largest", "usage", "bias"),
     [(0.01, 0.016954, 0.06523, 0.6411, 0.10637), (0.10, 0.155786, 0.36454, 0.2900, 1.1416)],

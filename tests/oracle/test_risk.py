@@ -68,10 +68,12 @@ PLANTED = {
 }
 
 
+@pytest.mark.thorough
 def test_estimates_are_unbiased_exactly():
     assert is_unbiased(estimate)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("change", PLANTED.values(), ids=PLANTED.keys())
 def test_planted_bug_is_biased(change):
     assert not is_unbiased(with_change(change))
@@ -184,6 +186,7 @@ def bootstrap_by_loops(errors, mcse, directions, resampling):
     return np.array(draws)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_coordinates", [1, 7])
 def test_quadratic_forms_equal_a_bootstrap_by_loops(rng, n_coordinates):
     errors = rng.normal(0.2, 1.0, size=(5, 3, n_coordinates))

@@ -100,6 +100,7 @@ def test_one_decision_and_what_it_writes():
     assert decide_once(tight, close, 4.0 * 1.0, 0.0)[:3] == (1, 5.0, booked(1, 2, tolerance_stops=1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("tol", "rule"), [(0.0, "barker"), (0.9, "metropolis")])
 def test_enumeration_is_the_mean_of_the_decisions_over_orders_and_u(tol, rule):
     """A sum over 50 u's errs by 0.01 at most for each end of an interval of those that accept."""

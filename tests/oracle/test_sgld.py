@@ -119,6 +119,7 @@ def total_variation(kernel, law):
     return 0.5 * np.abs(stationary - law).sum()
 
 
+@pytest.mark.thorough
 def test_correction_given_the_same_minibatch_is_exact_on_the_grid():
     uncorrected, corrected, posterior = grid_kernels()
     assert total_variation(corrected, posterior) < 1e-10
@@ -143,6 +144,7 @@ UNCONDITIONED = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", UNCONDITIONED)
 def test_a_way_back_that_forgets_the_minibatch_is_not_exact(bug):
     way_out_and_back = itertools.cycle((estimate, UNCONDITIONED[bug]))

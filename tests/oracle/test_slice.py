@@ -7,7 +7,7 @@ from scipy.special import log_expit
 import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.samplers.slice import line, sampler as of_samplers
+from approxmcmc.samplers.slice import line, step as of_steps
 from tests import textbook
 from tests.models import logistic
 from tests.planting import plant
@@ -144,4 +144,4 @@ def test_directions_of_the_wrong_length_are_seen(monkeypatch):
     plant(monkeypatch, {line.draw_direction: twice_as_long})
     draws, _, _ = library(amc.ExactTest(), **settings)
     assert np.abs(draws - exact).max() > 0.01
-    assert of_samplers.draw_direction is line.draw_direction
+    assert of_steps.draw_direction is line.draw_direction

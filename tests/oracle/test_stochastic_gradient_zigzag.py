@@ -65,6 +65,7 @@ def of_minibatches(x):
 
 
 class TestOrder:
+    @pytest.mark.thorough
     @pytest.mark.parametrize("noise", [0.0, 1.0, 4.0])
     def test_the_constant_is_the_rate_of_turns(self, noise):
         def noisy(x):

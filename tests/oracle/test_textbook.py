@@ -141,12 +141,14 @@ BUGS = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", sorted({case for _, case in BUGS.values()}))
 def test_the_plain_chain_without_a_bug_equals_the_textbook(case, monkeypatch):
     plant(monkeypatch, {})
     assert not differs(case, audit_every=3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_seen(bug, monkeypatch):
     wrong, case = BUGS[bug]

@@ -97,7 +97,6 @@ def from_elsewhere(draws):
 
 
 class TestDrawsFromElsewhere:
-    @pytest.mark.thorough
     def test_silence_for_the_posterior(self, posterior_draws):
         """False alarms: two averages at three standard errors, 0.6 %, on a fixed seed."""
         target, _, draws = posterior_draws
@@ -118,6 +117,7 @@ class TestDrawsFromElsewhere:
         row = amc.diagnose(found).set_index("check").loc["sign score"]
         assert row["verdict"] == "failure" and np.sign(row["value"]) == sign
 
+    @pytest.mark.thorough
     def test_an_exact_sampler_is_judged_by_its_draws(self):
         target, sampler = logistic(), amc.MetropolisHastings(WALK, amc.ExactTest())
         trace = quietly(amc.sample, target, sampler, **RUN)

@@ -56,6 +56,7 @@ class TestSingleDatum:
         amc.acceptance.AnnealedEpsilon((0.1, 0.0), (20,), amc.SequentialTTest(batch_size=50, growth=2.0)),
     )
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("test", TESTS, ids=lambda test: type(test).__name__)
     def test_tests_decide_exactly(self, test):
         """Same proposals, same uniforms, same draws."""
@@ -369,6 +370,7 @@ class TestImportanceSampling:
         proposal = multivariate_normal([0.0, 0.0], np.diag([2.0, 2.0]))
         assert self.agrees(target, proposal, "theta1", points[:, 0], exact)
 
+    @pytest.mark.thorough
     def test_ising(self):
         """Its `log_density` takes one theta, `log_densities` takes many."""
         from scipy.stats import norm

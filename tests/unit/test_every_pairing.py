@@ -242,7 +242,7 @@ def meetings():
 
 
 @pytest.mark.recompiles
-@pytest.mark.parametrize(("sampler", "target"), meetings())
+@pytest.mark.parametrize(("sampler", "target"), list(meetings()))
 def test_a_pairing_runs_or_is_refused_by_a_sentence(sampler, target, monkeypatch):
     plant(monkeypatch, {})
     monkeypatch.setattr(barker_decision, "REPLICATIONS", 2)  # 64 are slow without the compiler

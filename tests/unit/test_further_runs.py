@@ -117,6 +117,7 @@ def test_chains_in_modes_of_similar_density_are_reported_at_once():
     assert "they are in different modes" in block
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("below", "is_reported"), [(5.0, True), (14.0, True), (60.0, False), (np.nan, True)])
 def test_a_place_of_an_earlier_chain_is_reported_unless_its_density_is_negligible(below, is_reported):
     """The stuck chain may have found a second mode, although all chains of the next run agree."""

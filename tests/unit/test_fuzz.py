@@ -199,6 +199,7 @@ ARGUMENTS = ("draws", "tune", "chains", "cores", "random_seed", "initvals", "thi
              "max_bias", "audit_every", "checkpoint", "sampler", "target")  # fmt: skip
 
 
+@pytest.mark.thorough
 @CASES
 def test_arguments_of_sample_of_any_kind(cases, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # a checkpoint may have any name

@@ -8,6 +8,7 @@ import pytest
 from tests.bench.interleave import CONFIDENCE, median, ratio
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("rounds", [7, 9, 11])
 def test_the_interval_holds_the_median_as_often_as_it_says(rounds):
     """All 2^n ways in which rounds fall below or above the median of their law, equally likely: no chance is left."""

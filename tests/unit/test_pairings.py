@@ -84,6 +84,7 @@ def test_a_planted_bug_is_rejected(name, seed, monkeypatch):
     assert verdict.worst > Z, verdict
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", FIELDS)
 def test_a_matrix_leaves_the_law_of_its_states_invariant(name):
     """The transition matrix of each exact pairing that knows it, to rounding; of each site where steps sweep."""

@@ -73,6 +73,7 @@ def test_wrong_roles_are_refused():
 
 
 class TestInitvals:
+    @pytest.mark.thorough
     def test_forms_agree(self):
         flat = np.array([0.1, 0.2, 0.3])
         forms = [flat, np.stack([flat, flat]), {"beta": flat}, [{"beta": flat}, {"beta": flat}]]
@@ -199,6 +200,7 @@ class TestNotFinite:
         with pytest.warns(SamplingWarning, match=r"log prior is NaN at theta = \[2\."):
             draw(target, draws=5000, initvals=np.zeros(1))
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("raises", ["loglik", "logprior"])
     @pytest.mark.parametrize("test", [amc.ExactTest(), TEST], ids=repr)
     def test_an_exception_of_the_model_keeps_the_draws(self, test, raises):

@@ -109,6 +109,7 @@ class TestRanges:
         with pytest.raises(IncompatibleError, match="does not bound its terms"):
             GLMTarget(loglik_eta, X, np.zeros(2)).compile_term_range()
 
+    @pytest.mark.thorough
     def test_a_model_of_the_users(self):
         def term_range(theta, proposed):
             return 6.0 * abs(proposed[0] - theta[0])
@@ -139,6 +140,7 @@ class TestRanges:
         Gibbs(BernsteinTest(0.1, 4, range=4.0)).build(field)
 
 
+@pytest.mark.thorough
 def test_a_range_that_is_false_where_the_chain_goes_is_counted_and_told():
     def term_range(theta, proposed):
         step = abs(proposed[0] - theta[0])

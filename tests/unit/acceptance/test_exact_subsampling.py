@@ -60,6 +60,7 @@ def test_the_derivatives_of_a_logit_on_an_interval(reach):
     assert (found >= largest - 1e-15).all()
 
 
+@pytest.mark.thorough
 def test_the_derivatives_of_a_student_term_are_bounded_tightly():
     likelihood = robust().likelihood
     eta = np.linspace(-8.0, 8.0, 400_001)
@@ -231,6 +232,7 @@ class TestFalseBoundsAreRefused:
         with pytest.raises(InvalidInputError, match=r"the bound of the terms of ControlVariate.* datum 15 "):
             amc.MetropolisHastings(WALK, amc.acceptance.PoissonTest()).build(amc.ControlVariate(target))
 
+    @pytest.mark.thorough
     @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # steps of the search for the mode that are too long
     @pytest.mark.parametrize("always_read", [None, "auto"])
     def test_of_an_expansion_beyond_the_predictors_that_were_looked_at(self, always_read):

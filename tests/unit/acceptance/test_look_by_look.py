@@ -149,6 +149,7 @@ def test_windows_of_a_partition_are_random_orders_of_its_blocks():
         assert max(abs(count - 200) for count in counts.values()) < 5.6 * math.sqrt(200 * 5 / 6)  # 2e-8 each
 
 
+@pytest.mark.thorough
 def test_probabilities_are_those_of_the_enumeration():
     """The mean of F(Lambda^) over orders is the test's acceptance probability, known over all orders of 6 terms."""
     test, rng = T(0.2, 2, tol=0.1), np.random.default_rng(4)

@@ -268,6 +268,7 @@ def test_kurtosis():
     assert math.isnan(kurtosis_of(np.ones(5))) and kurtosis_of(np.array([0.0, -math.inf])) == math.inf
 
 
+@pytest.mark.thorough
 def test_a_time_limit_ends_the_audits(monkeypatch):
     """The chains get ten elevenths of it, and the audits know when it ends."""
     left = []

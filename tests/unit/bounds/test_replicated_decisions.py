@@ -195,6 +195,7 @@ def test_a_realised_conditional_has_the_law_of_its_test(test, divisor, probabili
     assert ((found["data_fraction"] > 2 / 6) & (found["data_fraction"] < 1.0)).all()
 
 
+@pytest.mark.thorough
 def test_a_conditional_is_realised_two_thousand_times_at_the_other_sites():
     """Two sites: the odds of the second depend on the first, whatever the context says of the site itself."""
     rng = np.random.default_rng(4)

@@ -59,6 +59,7 @@ def found(form="audit"):
     return amc.bias(trace(), target(), sampler(), form=form, n_audits=40, random_seed=3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["audit", "drift"])
 def test_layout(form):
     told = found(form)
@@ -199,13 +200,16 @@ class TestStreams:
         own = [_first(sequence) for sequence in read]
         return [first for first in own if first in of_chains or own.count(first) > 1]
 
+    @pytest.mark.thorough
     def test_no_stream_of_a_chain_is_used_again(self, monkeypatch):
         assert not self.used_again(monkeypatch)
 
+    @pytest.mark.thorough
     def test_a_chain_s_streams_planted_are_seen(self, monkeypatch):
         monkeypatch.setattr(estimate, "own_streams", lambda sequence: list(streams(seed_sequences(1, 1)[0][0]))[:4])
         assert len(self.used_again(monkeypatch)) == 3
 
+    @pytest.mark.thorough
     def test_one_stream_planted_for_all_is_seen(self, monkeypatch):
         def one(sequence):
             return [np.random.default_rng(np.random.SeedSequence(1, spawn_key=(STREAM, 0))) for _ in range(4)]
@@ -392,6 +396,7 @@ def test_which_checks_of_a_run_forbid_a_verdict(values, checks):
     assert failed_checks(posterior)[0].check == "end of the run"
 
 
+@pytest.mark.thorough
 def test_a_run_that_failed_its_checks_gets_no_estimate():
     """Two chains of the posterior's shape a standard deviation apart: an estimate would call their mean biased."""
     sound = np.random.default_rng(2).normal(size=(2, 200, 2)) * amc.laplace(target()).sd + amc.laplace(target()).mode
@@ -463,6 +468,7 @@ def test_a_kernel_that_stands_still_tells_nothing():
 
 
 class TestDebias:
+    @pytest.mark.thorough
     def test_means_are_left_alone_where_audits_cost_more(self):
         told = amc.debias(trace(), found().assign_attrs(cost_of_draws=1.0, cost_of_audits=2.0))
         assert not bool(told.applied) and "the means are unchanged" in told.attrs["sentence"]

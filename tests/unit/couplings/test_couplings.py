@@ -237,6 +237,7 @@ class TestSurrogate:
         y = (rng.random(300) < 1.0 / (1.0 + np.exp(-X[:, 0]))) | (X[:, 2] == 1)
         return amc.ControlVariate(amc.targets.LogisticRegression(X, y.astype(int), prior_scale=5.0), always_read="auto")
 
+    @pytest.mark.thorough
     @pytest.mark.skipif(not config.DISABLE_JIT, reason="kernels in a state are for compiled callers")
     def test_together_they_move_as_one_does(self):
         known = self.split.compile_surrogate("hmc+walls")
@@ -254,6 +255,7 @@ class TestSurrogate:
             known.move_both(np.random.default_rng(seed), at_start(), at_start(), x, y, count)
             assert alone.tobytes() == x.tobytes() == y.tobytes()
 
+    @pytest.mark.thorough
     @pytest.mark.skipif(not config.DISABLE_JIT, reason="kernels in a state are for compiled callers")
     def test_together_they_are_weighed_as_one_is(self):
         proposal, start = amc.SurrogateTransition().build_proposal(self.split), self.split.pilot.draws[0]
@@ -264,6 +266,7 @@ class TestSurrogate:
         assert both == pytest.approx((alone, alone)) and abs(alone) > 0.01
         np.testing.assert_array_equal(ends[1:], ends[[0, 0]])
 
+    @pytest.mark.thorough
     def test_short_steps_let_them_meet_where_transitions_never_do(self):
         mixed = amc.SurrogateTransition().with_meetings(self.split)
         assert isinstance(mixed, amc.proposals.Mixture) and isinstance(mixed.proposals[1], amc.RandomWalk)

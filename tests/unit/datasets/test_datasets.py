@@ -173,6 +173,7 @@ def test_a_failed_download_says_why():
         places.run_limited([sys.executable, "-c", "raise ValueError('the reason')"], 20)
 
 
+@pytest.mark.thorough
 def test_the_child_process_writes_the_file(tmp_path):
     code = "import sys; from pathlib import Path; import numpy; from approxmcmc.datasets.source import write_arrays;"
     code += "write_arrays(Path(sys.argv[1]), {'a': numpy.ones(2)})"
@@ -329,6 +330,7 @@ def test_synthetic_logistic_follows_its_model():
         datasets.synthetic_logistic(0, 3)
 
 
+@pytest.mark.thorough
 def test_loading_the_package_loads_no_heavy_library():
     code = (
         "import sys; import approxmcmc.datasets; "

@@ -160,6 +160,7 @@ def test_discrete_states_get_gibbs():
     assert isinstance(choice.sampler, amc.Gibbs) and choice.table["verdict"].tolist() == ["chosen"]
 
 
+@pytest.mark.thorough
 def test_a_doubly_intractable_posterior_gets_the_exchange_algorithm():
     target = amc.targets.Ising(np.ones((3, 3), dtype=int), prior_scale=1.0)
     choice = choose_sampler(target, random_seed=1)

@@ -257,6 +257,7 @@ class TestQuiet:
         assert found["modes"].finding.startswith("chains 0, 2 and chains 1, 3 have no value of beta[")
         assert found["R-hat"].advice == found["modes"].advice and "would only hide modes" in found["R-hat"].advice
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("coefficient", [0.9, 0.99, 0.999, 1.0])
     def test_chains_that_mix_slowly_are_seldom_said_to_be_in_different_modes(self, coefficient):
         """Of 300 runs of four chains, at most 2 % (6) may be: paths of a random walk from far starts are, in .6 %.
@@ -308,6 +309,7 @@ class TestThinning:
         [r_hat] = [finding for finding in findings(trace) if finding.check == "R-hat"]
         assert r_hat.finding.endswith("(judged on 1 draw in 3)")
 
+    @pytest.mark.thorough
     def test_of_many_parameters_some_are_judged(self):
         sample = convergence.drawn(fake_trace(chains(draws=100, dim=1200))["posterior"].to_dataset())
         assert sample.draws.shape == (4, 100, 400)
@@ -374,6 +376,7 @@ class TestInARun:
         assert str(warning.message) == report(findings(trace))
         assert trace["posterior"].attrs["problems"] == "R-hat, bulk ESS, tail ESS"
 
+    @pytest.mark.thorough
     @pytest.mark.filterwarnings("error")
     def test_is_quiet_when_all_is_well(self):
         assert self.run(scale=2.4, draws=3000)["posterior"].attrs["problems"] == ""

@@ -124,6 +124,7 @@ def test_cost_summary_of_a_sampler_that_decides_nothing_counts_per_step():
     assert cost_summary(trace).loc["all", "data_fraction"] == pytest.approx(60 / 300)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "dropped",
     ["accepted", "acceptance_rate", "decisions_made", "decision_rounds", "perf_counter_diff", "datapoints_touched"],
@@ -169,6 +170,7 @@ def test_axes_labels_and_attributes(gold):
     assert data["datapoints_touched"].values[[0, -1]].tolist() == [10, 500]
 
 
+@pytest.mark.thorough
 def test_a_table_of_risks_says_what_it_holds(gold):
     curves = risk(runs(), gold)
     assert curves.sizes == {"estimand": 2, "time": 30}
@@ -267,6 +269,7 @@ def test_same_seed_same_intervals_and_confidence_widens_them(gold):
     assert (wide["risk_upper"] - wide["risk_lower"] > first["risk_upper"] - first["risk_lower"]).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -338,6 +341,7 @@ def test_one_quantile_function_serves_all_coordinates(gold, monkeypatch):
 # --- compare ---
 
 
+@pytest.mark.thorough
 def test_compare_ranks_by_risk_at_the_common_budget(gold):
     table = compare_samplers(
         {"biased": runs(shift=1.0, draws=300), "exact": [runs(draws=100), runs(draws=200)]}, gold, n_bootstrap=50
@@ -366,6 +370,7 @@ def test_compare_standardized_is_free_of_units(gold):
     assert units.loc["a", "risk"] == pytest.approx(plain.loc["a", "risk"])
 
 
+@pytest.mark.thorough
 def test_compare_warns_in_words(gold):
     stuck = runs()
     stuck["posterior"]["beta"][1] = 0.25

@@ -66,6 +66,7 @@ def test_a_total_is_spread_by_the_gradients_of_each_draw(reference, chains):
     assert np.array_equal(found["risk"], amc.risk(timed, reference, grid=[8.0])["risk"])
 
 
+@pytest.mark.thorough
 def test_seconds_of_each_draw_of_each_chain_and_lists_for_several_traces(reference):
     seconds = np.full(DRAWS, 0.02)
     expected = amc.risk([normal(k, seconds_per_draw=0.02) for k in (1, 2)], reference)
@@ -107,6 +108,7 @@ def test_costs_that_are_unknown_are_said_to_be():
     assert "clock" not in amc.cost_summary(normal(1))
 
 
+@pytest.mark.thorough
 def test_a_comparison_names_the_run_whose_seconds_are_unknown(reference):
     runs = {"ours": normal(1, chains=4, seconds_per_draw=0.02), "theirs": foreign(2, chains=4)}
     table = amc.compare_samplers(runs, reference)

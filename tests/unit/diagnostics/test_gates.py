@@ -61,6 +61,7 @@ def test_a_clean_run_passes_all():
 SIGNS = np.where(np.arange(100) % 2, 1.0, -1.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("columns", "names", "says"),
     [

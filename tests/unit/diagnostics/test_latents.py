@@ -98,6 +98,7 @@ def test_a_scale_of_zero_leaves_no_effect():
     assert not drawn.any()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("fails", [False, True])
 def test_all_effects_go_to_a_folder_whole_or_not_at_all(fails, tmp_path, monkeypatch):
     pytest.importorskip("zarr")
@@ -131,6 +132,7 @@ def test_all_effects_go_to_a_folder_whole_or_not_at_all(fails, tmp_path, monkeyp
         damaged.load()
 
 
+@pytest.mark.thorough
 def test_a_folder_that_lacks_a_chunk_is_written_again(tmp_path, monkeypatch):
     pytest.importorskip("zarr")
     rng, path = np.random.default_rng(3), tmp_path / "effects.zarr"

@@ -170,6 +170,7 @@ def test_a_ragged_tail_dropped_is_seen():
         Reader(np.arange(1.0, 18.0), 4, bug={begin: wrong.drop_the_ragged_tail}).decide([17])
 
 
+@pytest.mark.thorough
 def test_a_shuffle_forgotten_is_seen(seed, monkeypatch):
     right = shuffled_copy
     monkeypatch.setitem(globals(), "shuffled_copy", lambda data, p, place: right(data, np.arange(len(p)), place))

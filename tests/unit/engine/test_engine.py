@@ -495,6 +495,7 @@ def test_moments_agree_with_numpy_whatever_the_batches(rng):
     np.testing.assert_allclose(moments.largest_deviation(state), np.abs(values - values.mean()).max(), rtol=1e-6)
 
 
+@pytest.mark.thorough
 def test_subsets_are_simple_random_samples(seed):
     """All 6 ordered pairs of 3 data are equally likely, whatever order the last decision left behind.
 

@@ -38,6 +38,7 @@ def test_a_mutation_changes_the_hash(case, depth):
     assert first != second
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", [name for name, case in CASES.items() if not case.has_equal_values])
 def test_the_mutations_change_values(case, monkeypatch):
     """In plain Python; or the table would prove nothing."""
@@ -46,6 +47,7 @@ def test_the_mutations_change_values(case, monkeypatch):
     assert one != other
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_be_hashed_is_refused(case, depth):

@@ -93,11 +93,13 @@ class TestThreads:
             amc.ControlVariate(target, at=law, averaged=True).compile_difference_bound().rates,
         )
 
+    @pytest.mark.thorough
     def test_any_number_gives_the_same_bits(self, monkeypatch):
         target = logistic(N, 3)
         one, four = (on_threads(monkeypatch, k, lambda: flat(self.passes_of(target))) for k in (1, 4))
         np.testing.assert_array_equal(one, four)
 
+    @pytest.mark.thorough
     def test_any_number_gives_the_same_mode_and_the_same_draws(self, monkeypatch):
         target = logistic(N, 3)
         sampler = amc.MetropolisHastings(amc.RandomWalk(0.1), amc.SequentialTTest(epsilon=0.05, batch_size=50))

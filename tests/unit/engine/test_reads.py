@@ -42,6 +42,7 @@ def by_disassembly(code):
     return set(paths), imports, list(constants.values())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "module", [collections, json.decoder, statistics, np.lib._npyio_impl, importlib.import_module("pdb")]
 )

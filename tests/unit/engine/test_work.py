@@ -62,6 +62,7 @@ def compile_for(seconds):
     count_kernel()
 
 
+@pytest.mark.thorough
 def test_a_long_compilation_is_told_once_and_summed_up(shown):
     with watching(show=True, kind="Model"):
         stage("choosing a sampler: trying one")

@@ -39,6 +39,7 @@ def test_graphs_are_those_of_pymc():
         np.testing.assert_array_equal(initial_point(model)[name], value)
 
 
+@pytest.mark.thorough
 def test_pymc_derives_the_log_densities_once_for_a_target(monkeypatch):
     model = model_of_scales()
     derive = pymc.model.core.transformed_conditional_logp

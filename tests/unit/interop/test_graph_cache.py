@@ -45,6 +45,7 @@ def test_equal_models_have_one_name_and_others_another(monkeypatch):
     assert name_of(likelihood()) != name
 
 
+@pytest.mark.thorough
 def test_a_model_without_a_hash_has_no_name():
     one = likelihood()
     one._identity = f"{model_hash.UNREADABLE} 1"

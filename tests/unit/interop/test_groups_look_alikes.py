@@ -168,6 +168,7 @@ def test_parameters_that_all_rows_read_are_not_named_as_effects():
     assert "cov:" not in str(refusal.value) and "b:" not in str(refusal.value)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("counts", [False, True])
 def test_effects_that_are_the_only_parameters_stay_parameters(counts):
     group = np.array([1, 1, 1, 0])

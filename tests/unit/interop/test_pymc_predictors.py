@@ -250,6 +250,7 @@ def test_exposures_and_rates_are_offsets_and_codes_of_one_predictor(mean):
     np.testing.assert_allclose(found + target.omitted_constants, expected, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("exposure", [np.where(COUNTS == 0, 0.0, EXPOSURE), -EXPOSURE], ids=["zero", "negative"])
 def test_an_exposure_without_a_logarithm_is_no_offset(exposure):
     source, _ = found_in(poisson(lambda b, level, rate: exposure * pt.exp(b * U)))
@@ -268,12 +269,14 @@ def test_what_depends_on_data_alone_is_computed_once():
     assert any(np.allclose(column, gammaln(COUNTS + 1.0)) for column in likelihood.columns)
 
 
+@pytest.mark.thorough
 def test_vectors_that_rows_share_are_left_to_the_graph():
     source, found = found_in(ordered)
     with pytest.raises(NotPossibleError, match="share a vector of parameters"):
         GraphLikelihood(found, source.rows.inputs, source.rows.data, source.hash)
 
 
+@pytest.mark.thorough
 def test_scaled_effects_are_codes_again():
     """z = a / tau where samplers move a: tau * z[group] is a[group], by what the graph computes."""
     group, y = np.arange(400) % 2, np.repeat([-3.0, 3.0], 200)[np.argsort(np.arange(400) % 2, kind="stable").argsort()]

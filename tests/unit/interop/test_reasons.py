@@ -108,6 +108,7 @@ def hierarchy(extra=lambda s: None, scale=lambda: pm.HalfNormal("s")):
     return model
 
 
+@pytest.mark.thorough
 def test_a_fault_is_raised_in_tests_and_elsewhere_recorded(monkeypatch):
     """Planted: an IndexError while effects are searched, and one while linear predictors are."""
 

@@ -272,6 +272,7 @@ def test_the_table_has_all_plans():
 # --- what is not stored ---
 
 
+@pytest.mark.thorough
 def test_what_is_too_large_is_named_with_its_size_and_the_way_to_it(monkeypatch):
     """6 draws of 2 + 2 + 3 numbers and one of three deterministics with 24 fit into 6 * 44."""
     monkeypatch.setattr(completion, "MOST_NUMBERS", 6 * (N + 20))
@@ -298,6 +299,7 @@ def test_named_deterministics_are_stored_whatever_their_size(monkeypatch):
         from_pymc(model, deterministics=True)
 
 
+@pytest.mark.thorough
 def test_one_that_cannot_be_computed_loses_neither_the_draws_nor_the_others(monkeypatch):
     model = built("regression")
     target = target_of(model)

@@ -380,6 +380,7 @@ LOOK_ALIKES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", LOOK_ALIKES)
 def test_look_alikes_keep_their_variables_and_say_why(kind, rng):
     model = kind(rng)

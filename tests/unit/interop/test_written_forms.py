@@ -165,6 +165,7 @@ def test_the_family_its_predictor_and_its_shape_are_found(name):
         np.testing.assert_allclose(evaluated(model, law.shape), shape(1.6), rtol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("factor", [lambda mean: EXPOSED * mean, lambda mean: mean / EXPOSED], ids=["times", "over"])
 @pytest.mark.parametrize("make", [
     lambda mean, a: pm.Poisson("y", mean, observed=COUNTS),

@@ -60,6 +60,7 @@ def test_the_counted_nanoseconds_of_a_row_are_near_the_measured_ones(law, measur
     assert 0.5 * min(measured) < counted < 2.0 * max(measured)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rows", "is_centred", "is_left"), [(1000, True, True), (400, True, True), (399, True, False), (60, False, True)]
 )

@@ -133,6 +133,7 @@ def assert_same(trace, other):
             np.testing.assert_array_equal(np.atleast_1d(value), np.atleast_1d(other[group].attrs[name]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("opener", [load, xr.open_datatree, az.from_netcdf], ids=["load", "xarray", "arviz"])
 def test_file_round_trip(tmp_path, opener):
     trace = built()

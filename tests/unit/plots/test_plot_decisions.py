@@ -135,6 +135,7 @@ def test_the_law_ends_where_the_test_does_and_its_label_is_the_recursions(trace)
     assert line["decision"].item().endswith(f"wrong {float(law['error']):.1%}, reads {float(law['data_fraction']):.0%}")
 
 
+@pytest.mark.thorough
 def test_they_combine_with_a_plot_of_arviz(trace):
     cost = [(az.plot_trace, {}), (amc.plot_decisions, {})]
     drawn = az.combine_plots(trace, cost, group="sample_stats", var_names="datapoints_touched", backend="none")

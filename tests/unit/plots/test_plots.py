@@ -176,6 +176,7 @@ def test_plot_cost_sorts_numbers_and_names_the_rest():
     np.testing.assert_allclose(drawn(named, "line", "data_fraction")["x"], [0, 1, 2])
 
 
+@pytest.mark.thorough
 def test_plot_cost_takes_tables_and_says_what_they_lack():
     table = cost_table(cost_runs())
     for data in (table, xr.Dataset.from_dataframe(table)):

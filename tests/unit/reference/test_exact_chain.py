@@ -126,6 +126,7 @@ def test_both_wrong_alike_is_left_to_stein():
     assert failed(judged(*both)[0]).keys() == {"stein_identity"}
 
 
+@pytest.mark.thorough
 def test_estimands_are_held_against_the_gates_too():
     report, summaries = judged(estimands={"cosine": lambda draws: np.cos(3.0 * draws["beta"])})
     assert report.passed

@@ -78,6 +78,7 @@ class TestError:
     error, whose variance of the projection is cut off at 0, may only be larger.
     """
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize("shift", [0.0, SHIFT])
     def test_replicates(self, shift, rng):
         found = []

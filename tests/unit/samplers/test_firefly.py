@@ -178,6 +178,7 @@ class TestOwnBound:
         with pytest.raises(InvalidInputError, match="its terms add up to"):
             amc.Firefly(WALK, "own").build(bounded(0.1, closed=0.01))
 
+    @pytest.mark.thorough
     @pytest.mark.parametrize(
         "z_update", [amc.samplers.ImplicitResampling(0.5), amc.samplers.ExplicitResampling(0.5)], ids=repr
     )
@@ -460,6 +461,7 @@ def test_a_point_is_inside_a_slice_where_the_joint_density_is_above_it(log_prior
     assert plain(is_inside)(None, state, 0.5, 0.0, np.zeros(len(COUNT_NAMES), np.int64), None) == answer
 
 
+@pytest.mark.thorough
 def test_q_follows_the_bright_count_in_tuning_and_is_then_frozen():
     target = logistic(n=500)
     sampler = amc.Firefly(amc.RandomWalk(0.1, target_acceptance=0.3), "untuned")

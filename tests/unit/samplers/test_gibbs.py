@@ -114,6 +114,7 @@ FORMS = {"fields": amc.Gibbs(), "terms": amc.Gibbs(conditional="terms"), "random
 TARGETS = {"triples": field(), "mixed": mixed(), "states": weather()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("sampler", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_lp_is_the_log_density(sampler, target):
@@ -263,6 +264,7 @@ def test_realised_conditional_without_error():
     assert (found["data_fraction"] == 1.0).all()
 
 
+@pytest.mark.thorough
 def test_the_odds_of_every_context_are_shifted_to_one_probability():
     """Exact decisions realise it: 500 of them, five standard errors."""
     contexts = np.array([[0, 1, 1, 0, 0, 1], [1, 1, 0, 0, 1, 0]])

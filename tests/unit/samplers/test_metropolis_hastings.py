@@ -245,6 +245,7 @@ def test_records_are_those_of_the_test(test):
     assert ("lp" in program.value_names) == isinstance(test, amc.ExactTest)
 
 
+@pytest.mark.thorough
 def test_audits_tune_nothing():
     """Twenty of them leave the tuned size, and begin at any number of draws, even one."""
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.2, target_acceptance=0.4), TTEST)

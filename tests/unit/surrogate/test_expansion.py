@@ -225,6 +225,7 @@ class TestControlVariate:
         touched = trace.sample_stats["datapoints_touched"].values
         np.testing.assert_array_equal(trace.sample_stats["likelihood_evaluations"].values, 2 * touched)
 
+    @pytest.mark.thorough
     def test_chains_start_in_the_laplace_approximation(self):
         target = ControlVariate(logistic(300))
         still = MetropolisHastings(RandomWalk(1e-12), ExactTest())
@@ -316,6 +317,7 @@ class TestGates:
         assert laplace_share(WALK["proposal"]) == 0.0
         assert laplace_share(None) == 0.0
 
+    @pytest.mark.thorough
     def test_a_bad_point_warns_in_a_run(self):
         target = ControlVariate(logistic(300), at=np.full(3, 2.0))
         sampler = MetropolisHastings(RandomWalk(0.1), ExactTest())

@@ -167,6 +167,7 @@ def test_its_hash_is_the_same_in_another_process(tmp_path):
     assert len(hashes) == 1 and len(hashes.pop().strip()) == 32
 
 
+@pytest.mark.thorough
 def test_a_pickled_target_is_the_same():
     target = JaxTarget(loglik, {"beta": np.zeros(DIM)}, data())
     target.compile()
@@ -182,6 +183,7 @@ def test_batch_statistics_are_refused():
         JaxTarget(normalised, {"beta": np.zeros(DIM)}, data())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("settings", "error", "message"),
     [

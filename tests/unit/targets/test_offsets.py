@@ -93,6 +93,7 @@ def terms_and_gradient(target, theta):
     return terms, gradient
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_an_offset_is_a_column_with_coefficient_1(name):
     target, other, mapped = CASES[name]()

@@ -103,6 +103,7 @@ def terms_and_gradient(target, theta):
     return terms, gradient
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("of", ["matrix", "table"])
 @pytest.mark.parametrize("name", MODELS)
 def test_terms_are_the_log_density_and_gradients_its_slopes(name, of, rng):

@@ -84,6 +84,7 @@ class TestTerms:
             assert derivatives(eta, 0.4)[1] == pytest.approx((above - below) / 2e-5, rel=1e-7)
 
 
+@pytest.mark.thorough
 def test_a_softmax_term_changes_by_its_bound_at_most(rng):
     """Also along the worst direction from where two classes share all mass, for small steps nearly by as much."""
     target = SoftmaxRegression(X, CLASSES)

@@ -68,6 +68,7 @@ def test_the_likelihood_is_that_of_the_rows(case):
         assert total(target, theta) == pytest.approx(total(target.plain, theta), rel=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", CASES)
 def test_slopes_and_bends_are_those_of_the_rows(case):
     target = model(case)
@@ -127,6 +128,7 @@ def test_the_posterior_of_a_known_scale_is_the_conjugate_one():
     assert found.mode == pytest.approx(np.linalg.solve(precision, X.T @ Y / 0.7**2), rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_no_row_is_read_and_the_rows_are_kept():
     target = LinearRegression(X, Y)
     sampler = amc.MetropolisHastings(amc.RandomWalk(0.01), amc.ExactTest())

@@ -78,6 +78,7 @@ def test_a_model_without_free_variables_has_nothing_to_sample():
         amc.sample(model, **QUIET)
 
 
+@pytest.mark.thorough
 def test_a_whole_model_describes_itself():
     target = WholeModel(eight_schools(), "by hand")
     assert dict(target.variables.shapes) == {"mu": (), "tau": (), "z": (8,)} and target.n_obs == 8
@@ -222,6 +223,7 @@ def test_a_trace_is_like_all_others(two_means, tmp_path):
         amc.sample(two_means, **{**run_of, "tune": 5})
 
 
+@pytest.mark.thorough
 def test_an_interrupted_run_starts_again_and_says_so(two_means, tmp_path, monkeypatch, caplog):
     path = tmp_path / "run.nc"
     run_of = {**QUIET, "draws": 20, "chains": 2, "checkpoint": path}
