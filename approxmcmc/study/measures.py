@@ -109,11 +109,15 @@ class PaperValue:
         Whether the value depends on the machine and its code, as speeds do: then it is shown but not compared.
     differs
         What else differs between the two experiments, in words; shown with the difference.
+    margin
+        Largest difference, in `unit`, at which the two numbers count as equal. The page says that they agree if the
+        interval of ours lies within the margin of the value; 0: they never agree.
 
     Raises
     ------
     StudyError
-        If the value is not finite, or `unit`, `printed`, `measure` or `setting` is empty.
+        If the value is not finite, the margin is negative or not finite, or `unit`, `printed`, `measure` or `setting`
+        is empty.
 
     Examples
     --------
@@ -131,12 +135,15 @@ class PaperValue:
     relative_to: str = dataclasses.field(default="", kw_only=True)
     machine: bool = dataclasses.field(default=False, kw_only=True)
     differs: str = dataclasses.field(default="", kw_only=True)
+    margin: float = dataclasses.field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the value and the texts."""
         check_settings(self)
         if not math.isfinite(self.value):
             raise StudyError(f"A published value needs a finite `value`; found {self.value!r}.")
+        if not 0.0 <= self.margin < math.inf:
+            raise StudyError(f"The published value {self.value} needs a finite `margin` >= 0; found {self.margin!r}.")
         for field in ("unit", "printed", "measure", "setting"):
             if not getattr(self, field):
                 raise StudyError(f"The published value {self.value} needs `{field}`; found an empty text.")

@@ -7,6 +7,8 @@ import numpy as np
 
 from approxmcmc.study import PaperValue
 
+MARGIN = 0.25  # relative difference up to which ratios of speeds, or of effective samples, count as equal
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -44,7 +46,7 @@ def steps_made(
     return values | {
         f"{label}: T over that of {baseline}": PaperValue(
             steps / counts[baseline], "times", printed, measure=speed, setting=label, relative_to=baseline,
-            differs=differs,
+            differs=differs, margin=MARGIN * steps / counts[baseline],
         )
         for label, steps in counts.items()
         if label != baseline

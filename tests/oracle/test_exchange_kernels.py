@@ -163,8 +163,12 @@ def test_noisy_exchange_with_two_draws_has_its_own_law():
 # --- MALA-exchange ---
 
 
-def mala_law(estimate):
-    """Return the stationary law on 31 points, one draw behind each drift; `estimate` says which draw judges."""
+def mala_law(estimate, kept=False):
+    """Return the distance of the stationary law on 31 points from the posterior, with one draw behind each drift.
+
+    `estimate` says which draw judges. A draw behind the drift is drawn anew in each step, or `kept`: the chain then
+    moves on pairs of a point and a draw, and takes along the draw of the reverse drift when it moves.
+    """
     target, sigma = five_values(), 0.8
     grid, y = np.linspace(-2.0, 2.5, 31), target.values
     law, n = target.law(grid), 31
@@ -174,7 +178,7 @@ def mala_law(estimate):
     H /= H.sum(axis=2, keepdims=True)
     script, there = Script(np.zeros(1), np.zeros(1, np.int64)), np.empty((1, 1))
     state = RatioState(target.observed_statistics, script, there)
-    P = np.zeros((n, n))
+    steps = np.zeros((n, 5, n, 5))  # from, its draw, to, the draw there
     scripts = y[:, None].copy()
     for b in range(5):
         there[0, 0] = y[b]
@@ -183,19 +187,25 @@ def mala_law(estimate):
             log_q_ratio = np.log(H[:, b, :].T / H[:, a, :])
             log_a = (log_prior - log_prior[:, None] + log_q_ratio)[:, :, None] + ratios
             accepted = (np.exp(np.minimum(0.0, log_a)) * law).sum(axis=2)  # law[j] broadcasts over the draw at theta'
-            P += law[:, a, None] * H[:, a, :] * law[:, b] * accepted
+            steps[:, a, :, b] = H[:, a, :] * law[:, b] * accepted
     exact = np.exp(target.log_posterior(grid))
-    return tv(stationary(completed(P)), exact / exact.sum())
+    if kept:
+        found = stationary(completed(steps.reshape(5 * n, 5 * n))).reshape(n, 5).sum(axis=1)
+    else:
+        found = stationary(completed((law[:, :, None, None] * steps).sum(axis=(1, 3))))
+    return tv(found, exact / exact.sum())
 
 
 @pytest.mark.needs_jit
 def test_mala_exchange_is_exact_with_a_separate_draw():
     assert mala_law(from_fresh_draws) < 1e-12
+    assert mala_law(from_fresh_draws, kept=True) < 1e-12
 
 
 @pytest.mark.needs_jit
 def test_mala_exchange_is_not_exact_with_a_reused_draw():
     assert mala_law(estimate_from_draws) == pytest.approx(0.02042, abs=5e-6)
+    assert mala_law(estimate_from_draws, kept=True) == pytest.approx(0.012475, abs=5e-6)
 
 
 # --- GIMH and MCWM ---

@@ -66,6 +66,8 @@ def test_of_several_targets_a_value_must_name_one():
 def test_values_and_measures_are_checked_when_they_are_declared():
     with pytest.raises(StudyError, match="finite"):
         value(math.nan)
+    with pytest.raises(StudyError, match="finite `margin` >= 0"):
+        value(margin=-0.1)
     with pytest.raises(StudyError, match="needs `printed`"):
         PaperValue(1.0, "1", "", measure="largest", setting=EXACT)
     with pytest.raises(StudyError, match="every study has the measures"):

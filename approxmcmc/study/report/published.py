@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 RULES = (
     "Each number that the paper printed, and the same measure of these chains. Ours: mean over replicates with its 95 "
     "% Student interval, geometric mean for ratios. The difference is ours minus the paper's; its interval covers only "
-    "our error, because the paper states none. Speeds are shown but not compared, because they depend on machine and "
-    "code; the ratio of two speeds on one machine still depends on the code."
+    "our error, because the paper states none. Numbers within the margin count as equal. Speeds are shown but not "
+    "compared, because they depend on machine and code; the ratio of two speeds on one machine still depends on the "
+    "code."
 )
 
 
@@ -41,6 +42,7 @@ def _row(results: "StudyResults", name: str, value: PaperValue) -> dict[str, Any
     row: dict[str, Any] = {"what": name, "setting": value.setting, "unit": value.unit, "paper": value.value}
     return (
         row
+        | {"margin": value.margin}
         | ours.columns("ours")
         | difference.columns("difference")
         | {"printed in": value.printed, "comparable?": _remark(value, ours)}

@@ -1,8 +1,10 @@
 """Verdicts on published numbers, computed from the table that ships: agrees, differs or undecided.
 
-A number agrees if our interval contains it and is narrow; a wide interval decides nothing. The page of the papers has a
-verdict for each comparable number of all studies. So each interval is widened until all of them hold together with
-probability 95 % (Bonferroni), by the quantiles of Student's t for the fewest replicates that have an interval.
+Two numbers agree if they are equivalent: our whole interval lies within a margin of the printed number, which the study
+states (Schuirmann 1987, two one-sided tests). They differ if our interval excludes the printed number. Otherwise
+nothing is decided; so a wider interval never makes an agreement. The page of the papers has a verdict for each
+comparable number of all studies, and each interval is widened until all of them hold together with probability 95 %
+(Bonferroni), by the quantiles of Student's t for the fewest replicates that have an interval.
 """
 
 import functools
@@ -26,41 +28,48 @@ AGREES = "agrees"
 DIFFERS = "differs"
 OPEN = "undecided"
 NUMBERS = "Published numbers"  # the table of a page
-WIDEST = 0.25  # largest half-width of an interval, as a share of the printed number
 # beginning of a remark on a number that cannot be compared
 COMPARABLE = "yes"
 INCOMPARABLE = "no: "
-HEADER = ["| printed in | number | paper | ours | verdict |", "|---|---|---|---|---|"]
+HEADER = ["| printed in | number | paper | margin | ours | verdict |", "|---|---|---|---|---|---|"]
 
 
 def verdict(
-    paper: float, ours: float, lower: float, upper: float, remark: str = COMPARABLE, together: int = 1
+    paper: float,
+    ours: float,
+    lower: float,
+    upper: float,
+    margin: float,
+    remark: str = COMPARABLE,
+    together: int = 1,
 ) -> tuple[str, str]:
     """Return the verdict on a printed number, given ours and its interval, and the reason ("" for none).
 
-    `together` is the number of verdicts that all hold with probability 95 %.
+    Numbers whose difference is at most `margin` count as equal. `together` is the number of verdicts that all hold with
+    probability 95 %.
 
     Examples
     --------
-    >>> verdict(0.60, 0.62, 0.55, 0.69), verdict(0.60, 0.72, 0.66, 0.78)
+    >>> verdict(0.60, 0.62, 0.59, 0.65, margin=0.06), verdict(0.60, 0.72, 0.66, 0.78, margin=0.06)
     (('agrees', ''), ('differs', '+20%'))
-    >>> verdict(0.60, 0.72, 0.66, 0.78, together=100)
-    ('undecided', 'our interval is wide')
-    >>> verdict(-2.52, -2.74, -8.11, 2.64)
-    ('undecided', 'our interval is wide')
+    >>> verdict(0.60, 0.62, 0.59, 0.65, margin=0.06, together=100)
+    ('undecided', 'our interval is wider than the margin')
+    >>> verdict(0.60, 0.62, 0.61, 0.63, margin=0.06)
+    ('agrees', '+3%, within the margin')
     """
-    why = "" if remark == COMPARABLE else remark
+    why = [] if remark == COMPARABLE else [remark]
     if math.isnan(lower) or math.isnan(upper):
         return OPEN, "too few chains for an interval"
     stretch = quantile(together) / quantile(1)
     lower = ours - stretch * (ours - lower)
     upper = ours + stretch * (upper - ours)
-    if not lower <= paper <= upper:
-        by = f"{ours / paper - 1:+.0%}" if paper * ours > 0.0 else "another sign"
-        return DIFFERS, f"{by}; {why}" if why else by
-    if upper - lower > 2.0 * WIDEST * abs(paper):
-        return OPEN, "our interval is wide"
-    return AGREES, why
+    by = f"{ours / paper - 1:+.0%}" if paper * ours > 0.0 else "another sign"
+    excluded = not lower <= paper <= upper
+    if max(paper - lower, upper - paper) <= margin:
+        return AGREES, "; ".join([f"{by}, within the margin", *why] if excluded else why)
+    if excluded:
+        return DIFFERS, "; ".join([by, *why])
+    return OPEN, "our interval is wider than the margin" if margin > 0.0 else "no margin is stated"
 
 
 def quantile(verdicts: int) -> float:
@@ -87,13 +96,22 @@ def verdicts_block(words: Mapping[str, Any], table: "pd.DataFrame") -> str:
     rows = compared(words, table)
     together = all_compared()
     found = [
-        verdict(row["paper"], row["ours"], row["ours_lower"], row["ours_upper"], row["comparable?"], together)
+        verdict(
+            row["paper"],
+            row["ours"],
+            row["ours_lower"],
+            row["ours_upper"],
+            row["margin"],
+            row["comparable?"],
+            together,
+        )
         for row in rows
     ]
     counts = Counter(kind for kind, _ in found)
     worded = in_words(words, table)
     lines = [
         f"| {plain_text(str(row['printed in']))} | {worded(plain_text(str(row['what'])))} | {number(row['paper'])} | "
+        f"{number(row['margin'])} | "
         f"{estimate_text(row['ours'], row['ours_lower'], row['ours_upper'])} | *{kind}*{': ' if why else ''}{why} |"
         for row, (kind, why) in zip(rows, found, strict=True)
     ]
