@@ -106,6 +106,9 @@ def test_it_knows_roles_only(path):
 # Classes from which members derive, and which have a protocol of their own: to ask for them is to ask for a role.
 BASES = {
     "Regression": "rows with linear predictors: family, design and prior",
+    "FamilyRegression": "a regression with one family, by its name",
+    "BinaryRegression": "a regression of two classes",
+    "ColumnRegression": "a regression with one column of responses",
     "TallDataTarget": "a target on arrays with one row for each term",
     "StandsForRows": "a target whose terms represent several rows of another one",
     "ExponentialFamily": "a model by its statistics, with an unknown normaliser",
@@ -115,8 +118,13 @@ ALLOWED = {
     ("acceptance/annealed.py", "SequentialTTest"): "its epochs are t-tests",
     ("design/target_profile.py", "ControlVariate"): "the choice has made the control variate, and reads its pilot",
     ("further_runs.py", "NUTS"): "a further run changes settings that no other sampler has",
+    ("output/target_folder.py", "ControlVariate"): "stores the pilot and the centre of a control variate",
+    ("output/target_folder.py", "NormalStatistics"): "stores the sums that stand for the rows",
     ("plots/influential_rows.py", "ControlVariate"): "draws the numbers of a control variate",
     ("plots/statistic.py", "SequentialTTest"): "draws the boundary of this test",
+    ("targets/described.py", "LinearRegression"): "stores the regression on single rows beside the sums",
+    ("targets/described.py", "OrderedRegression"): "stores the settings of its prior",
+    ("targets/described.py", "SoftmaxRegression"): "stores its classes and its prior",
     ("updating.py", "ControlVariate"): "an update may move the centre of a control variate",
     ("surrogate/control_variate.py", "ControlVariate"): "its own file: it refuses to be nested",
 }
