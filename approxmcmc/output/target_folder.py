@@ -54,7 +54,8 @@ def save_target(target: Any, folder: str | os.PathLike[str]) -> Path:
     description = described(plain)
     model_of(description, None if description["made"] else plain)  # raises if the model cannot be made again
     arrays = {"X": rows.design.X, "codes": rows.design.codes}
-    arrays |= {f"response_{k}": response for k, response in enumerate(rows.responses)}
+    arrays |= {f"response_{k}": response for k, response in enumerate(rows.unweighted_responses)}
+    arrays |= {} if rows.weights is None else {"weights": rows.weights}
     small: dict[str, np.ndarray] = {}
     expansion = None
     if isinstance(target, ControlVariate):
@@ -121,7 +122,9 @@ def load_target(folder: str | os.PathLike[str], *, model: Any = None, check: boo
     found = model_of(description, model)
     of_rows = found.plain if isinstance(found, NormalStatistics) else found
     responses = tuple(by_row.pop(f"response_{k}") for k in range(description["n_responses"]))
-    rows = with_rows_of(of_rows, description, by_row.pop("X"), by_row.pop("codes"), responses)
+    rows = with_rows_of(
+        of_rows, description, by_row.pop("X"), by_row.pop("codes"), responses, by_row.pop("weights", None)
+    )
     blocks = Blocks(
         Block(name, n_rows, content, tuple((path, size, time) for path, size, time in paths))
         for name, n_rows, content, paths in contents["blocks"]

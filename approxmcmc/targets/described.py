@@ -49,8 +49,8 @@ def described(target: Any) -> dict[str, Any]:
         "dim": plain.design.dim,
         "weights": [int(place) for place in plain.design.weights],
         "predictors": first,
-        "n_responses": len(plain.responses),
-        "largest_size": float(getattr(plain.likelihood, "largest_size", 1.0)),
+        "n_responses": len(plain.unweighted_responses),
+        "largest_size": float(getattr(plain.likelihood.single, "largest_size", 1.0)),
         "made": _made(target),
     }
 
@@ -86,6 +86,7 @@ def _made(target: Any) -> dict[str, Any] | None:
         "levels": levels,
         "is_float32": plain.design.X.dtype == np.float32,
         "has_offset": bool(_has_offset(plain, 0)),
+        "has_weights": plain.weights is not None,
     }
     if isinstance(target, LinearRegression):
         outcomes = plain.likelihood.n_outcomes
@@ -95,7 +96,7 @@ def _made(target: Any) -> dict[str, Any] | None:
     if isinstance(target, OrderedRegression):
         numbers = {"numbers": target._numbers.tolist(), "first_cutpoints": target._first_cutpoints.tolist()}
         return {**made, "categories": list(target.categories), **numbers}
-    response = target.y[:FEWEST_ROWS]
+    response = target.unweighted_responses[0][:FEWEST_ROWS]
     if isinstance(target, BinaryRegression):
         return {**made, "has_negative": target.has_negative}
     return {**made, "responses": response.real.tolist(), "has_sizes": bool(np.iscomplexobj(response))}
@@ -108,8 +109,9 @@ def _has_offset(plain: Regression, predictor: int) -> bool:
 def _setting(target: Any, name: str) -> Any:
     """Return the value of a setting that a target was made with; raise KeyError if it is unknown."""
     shape = None
-    if isinstance(target, FamilyRegression) and isinstance(target.likelihood, FamilyLikelihood):
-        shape = target.likelihood.shape
+    single = target.likelihood.single if isinstance(target, FamilyRegression) else None
+    if isinstance(single, FamilyLikelihood):
+        shape = single.shape
     plain = target.plain if isinstance(target, LinearRegression) else target
     known = {
         "prior_scale": getattr(plain, "prior_scale", getattr(target.prior, "scale", None)),
@@ -198,7 +200,12 @@ def _responses(made: Mapping[str, Any], n: int) -> Any:
 
 
 def with_rows_of(
-    model: Any, description: Mapping[str, Any], X: np.ndarray, codes: np.ndarray, responses: tuple[np.ndarray, ...]
+    model: Any,
+    description: Mapping[str, Any],
+    X: np.ndarray,
+    codes: np.ndarray,
+    responses: tuple[np.ndarray, ...],
+    weights: np.ndarray | None = None,
 ) -> Any:
     """Return the regression of the described model with these rows, which are not looked at."""
     other = copy.copy(model)
@@ -210,10 +217,10 @@ def with_rows_of(
     if isinstance(other, BinaryRegression) and made:
         other.has_negative = made["has_negative"]
     if isinstance(other, ColumnRegression) and np.iscomplexobj(responses[0]):
-        other.likelihood = other.likelihood.covering((np.array([1j * description["largest_size"]]),))
+        other.likelihood = other.likelihood.single.covering((np.array([1j * description["largest_size"]]),))
     predictors = [
         Predictor(**{**of, "columns": tuple(of["columns"]), "codes": tuple(of["codes"])})
         for of in description["predictors"]
     ]
-    other._set_rows(Design(description["dim"], X, codes, description["weights"], predictors), responses)
+    other._set_rows(Design(description["dim"], X, codes, description["weights"], predictors), responses, weights)
     return other
