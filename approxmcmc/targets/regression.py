@@ -78,7 +78,10 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
         pairs = zip(self.unweighted_responses, more.unweighted_responses, strict=True)
         responses = tuple(followed_by(*pair) for pair in pairs)
         self.likelihood = self.likelihood.single.covering(more.unweighted_responses)
-        weights = None if self.weights is None else followed_by(self.weights, more.weights)
+        weights = None
+        if self.weights is not None:
+            assert more.weights is not None
+            weights = followed_by(self.weights, more.weights)
         self._set_rows(self.design.followed_by(more.design), responses, weights)
 
     def _leave_out(self, lo: int, hi: int) -> None:

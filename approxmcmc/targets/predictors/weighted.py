@@ -29,8 +29,9 @@ class WeightedRows(NamedTuple):
 def weighted_rows(single: RowLikelihood, responses: Responses, weights: np.ndarray) -> WeightedRows:
     """Return the rows of a likelihood with so many times its terms; `weights` are positive, shape (rows,)."""
     largest = float(weights.max())
-    has_one_response = isinstance(single, ScalarLikelihood) and single.n_predictors == single.n_responses == 1
-    if has_one_response and not np.iscomplexobj(responses[0]):
+    is_function = isinstance(single, ScalarLikelihood) and single.n_predictors == single.n_responses == 1
+    if is_function and not np.iscomplexobj(responses[0]):
+        assert isinstance(single, ScalarLikelihood)
         return WeightedRows(WeightedFunction(single, largest), (responses[0] + 1j * weights,))
     if isinstance(single, FamilyLikelihood) and single.family is BINOMIAL:
         scaled = weights * responses[0]

@@ -130,7 +130,16 @@ def test_weighted_rows_predict_and_are_not_replicated():
     assert new.responses(new.predictors(thetas, slice(None)), slice(None), np.random.default_rng(0)).shape == (N, 1)
 
 
-QUICK = "gamma", "softmax"
+@pytest.mark.parametrize("name", ["Bernoulli, logit", "binomial", "softmax"])
+def test_a_target_with_weights_is_saved(name, tmp_path):
+    weighted, _ = both(name, of="table")
+    loaded = amc.load(amc.save(weighted, tmp_path / "target"))
+    theta = np.linspace(-0.3, 0.2, weighted.variables.size)
+    np.testing.assert_array_equal(terms_of(loaded, theta), terms_of(weighted, theta))
+    np.testing.assert_array_equal(loaded.weights, WEIGHTS)
+
+
+QUICK = ("gamma",)
 TWINS = [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.thorough)
     for name in NAMES
