@@ -281,7 +281,11 @@ def _used(graph: Any, inputs: Sequence[Any], data: Sequence[np.ndarray]) -> tupl
 
 
 def _caller(n_predictors: int, lines: tuple[str, ...], n_columns: int) -> Callable[..., Any]:
-    """Return ``make(function)``, which makes a batch function that calls a compiled graph and then runs `lines`."""
+    """Return ``make(function)``, which makes a batch function that calls a compiled graph and then runs `lines`.
+
+    It is text, because the graph is called with one array for each predictor and column, and returns results of
+    different types: closures that add one to a tuple compile for several times as long, see `row_reader`.
+    """
     etas = "".join(f"eta[{k}][:n], " for k in range(n_predictors))
     body = "\n".join(f"        {line}" for line in lines)
     source = f"""

@@ -40,8 +40,8 @@ def draw(answers: Answers) -> str:
     lines = [_line(["model", summed_out, *plans]), _line(["---"] * (2 + len(plans)))]
     for model, by_plan in answers.items():
         why, _ = by_plan[summed_out]
-        cells = [cell(*by_plan[plan]) for plan in plans]
-        lines.append(_line([model, "yes" if why == FITS else notes.mark(why), *cells]))
+        first = "yes" if why == FITS else notes.mark(why)
+        lines.append(_line([model, first, *(cell(*by_plan[plan]) for plan in plans)]))
     return "\n".join([*lines, "", notes.text()])
 
 

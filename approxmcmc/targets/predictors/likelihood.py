@@ -336,7 +336,11 @@ def make(at):
 
 
 def _run(source: str, scope: dict[str, Any]) -> Callable[..., Any]:
-    """Return the function `make` that a source defines."""
+    """Return the function `make` that a source defines.
+
+    It is text, because a function of K predictors and m responses is called with K + m numbers: closures that add one
+    number each to a tuple compile for several times as long, see `engine.terms.batches.row_reader`.
+    """
     exec(source, scope)
     made: Callable[..., Any] = scope["make"]
     return made
