@@ -53,7 +53,8 @@ def as_reference(reference: Any) -> Any:
     >>> exact["reference_moments"]["beta"].sel(moment="sd").values.tolist()
     [0.1, 0.2]
     """
-    if isinstance(reference, xr.DataTree) or not (isinstance(reference, Mapping) or hasattr(reference, "columns")):
+    is_of_xarray = isinstance(reference, (xr.DataTree, xr.Dataset))  # mappings, too
+    if is_of_xarray or not (isinstance(reference, Mapping) or hasattr(reference, "columns")):
         return reference
     if hasattr(reference, "columns"):
         variables = _of_rows(reference, "the table")

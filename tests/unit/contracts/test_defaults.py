@@ -106,6 +106,7 @@ DEFAULTS = {
         "chains": 4,
         "n_pairs": 60,
         "replications": 500,
+        "n_audits": 400,
         "method": "auto",
         "confidence": 0.95,
         "random_seed": None,
