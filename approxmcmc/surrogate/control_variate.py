@@ -141,10 +141,6 @@ class ControlVariate(
         these draws were used, for `always_read` or `averaged`.
     reads_when_placed
         About how many light rows a decision had to read when the centre was placed, as `update` has found; else None.
-    variance_ratio
-        Var r / var l over light rows, with l_i and r_i the differences of the old and the new terms between two draws
-        for starts; the median of 16 pairs on at most 512 rows. Above 0.5 control variates increase the cost. NaN if
-        `laplace` is None.
 
     Raises
     ------
@@ -626,7 +622,11 @@ class ControlVariate(
 
     @functools.cached_property
     def variance_ratio(self) -> float:
-        """Variance of the residuals over that of the terms, see the class."""
+        """Var r / var l over light rows, above 0.5 of which control variates increase the cost.
+
+        l_i and r_i are the differences of the old and the new terms between two draws for starts; the median of 16
+        pairs on at most 512 rows. NaN if `laplace` is None.
+        """
         if self.laplace is None:
             return float("nan")
         rng = np.random.default_rng(0)  # equal targets show equal numbers
