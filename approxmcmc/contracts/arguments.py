@@ -6,12 +6,13 @@ function needs only the decorator, a component nothing. Ranges, arrays and membe
 itself.
 """
 
+import contextlib
 import dataclasses
 import functools
 import inspect
 import numbers
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
@@ -101,6 +102,17 @@ def check_settings(component: Any) -> None:
     """Raise an InvalidInputError if a field of a dataclass has a value whose type does not fit."""
     if wrong := wrong_type(component):
         raise wrong[1]
+
+
+@contextlib.contextmanager
+def about(argument: str) -> Iterator[None]:
+    """Put the name of an argument before errors of the package that lack it: one reader serves many functions."""
+    try:
+        yield
+    except ApproxMCMCError as error:
+        if f"`{argument}`" not in str(error):
+            error.args = (f"`{argument}`: {error}",)
+        raise
 
 
 def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:

@@ -9,7 +9,7 @@ from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.clock import RECORD, UNKNOWN, with_clock
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.diagnostics.records import group, stat_attribute, sums, tuning_totals
-from approxmcmc.diagnostics.traces import as_trace
+from approxmcmc.diagnostics.traces import one_trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ def cost_summary(
     """
     import pandas as pd
 
-    trace = with_clock(as_trace(trace), clock, warmup_seconds)
+    trace = with_clock(one_trace(trace), clock, warmup_seconds)
     table = pd.DataFrame({**_totals(trace), "full_data_reads": full_data_reads(trace)})
     together = table.sum(skipna=False).to_frame().T
     table = pd.concat([table, together], ignore_index=True)

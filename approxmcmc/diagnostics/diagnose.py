@@ -19,7 +19,7 @@ from approxmcmc.diagnostics.health import chain_lengths, movement, stopped, traj
 from approxmcmc.diagnostics.importance import pareto_finding
 from approxmcmc.diagnostics.modes import modes
 from approxmcmc.diagnostics.records import group, lengths
-from approxmcmc.diagnostics.traces import as_trace
+from approxmcmc.diagnostics.traces import one_trace
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -83,7 +83,7 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
 
 def findings(trace: xr.DataTree) -> list[Finding]:
     """Return the findings of all checks of a trace, most serious first."""
-    trace = as_trace(trace)
+    trace = one_trace(trace)
     real = lengths(trace)
     shortest = int(real.min(initial=trace["posterior"].sizes["draw"]))
     posterior = group(trace, "posterior").isel(draw=slice(None, shortest))

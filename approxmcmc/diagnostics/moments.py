@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
+from approxmcmc.contracts.arguments import about
 from approxmcmc.errors import GoldStandardError
 
 if TYPE_CHECKING:
@@ -56,15 +57,18 @@ def as_reference(reference: Any) -> Any:
     is_of_xarray = isinstance(reference, (xr.DataTree, xr.Dataset))  # mappings, too
     if is_of_xarray or not (isinstance(reference, Mapping) or hasattr(reference, "columns")):
         return reference
-    if hasattr(reference, "columns"):
-        variables = _of_rows(reference, "the table")
-    elif "names" in reference:
-        import pandas as pd
+    with about("reference"):
+        if hasattr(reference, "columns"):
+            variables = _of_rows(reference, "the table")
+        elif "names" in reference:
+            import pandas as pd
 
-        columns = {name: values for name, values in reference.items() if name != "names"}
-        variables = _of_rows(pd.DataFrame(columns, index=list(reference["names"])), "the table")
-    else:
-        variables = {str(name): _of_arrays(str(name), columns) for name, columns in reference.items()}
+            columns = {name: values for name, values in reference.items() if name != "names"}
+            variables = _of_rows(pd.DataFrame(columns, index=list(reference["names"])), "the table")
+        else:
+            variables = {str(name): _of_arrays(str(name), columns) for name, columns in reference.items()}
+        if not variables:
+            raise GoldStandardError("A table of moments needs at least one coordinate; it is empty.")
     return xr.DataTree.from_dict({GROUP: xr.Dataset(variables, coords={"moment": list(MOMENTS)})})
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Target, Variables
-from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.arguments import about, naming_the_arguments
 from approxmcmc.diagnostics.clock import RECORD, with_clock
 from approxmcmc.diagnostics.moments import GROUP, described, has_only_moments
 from approxmcmc.diagnostics.records import LENGTHS, group, lengths, tuning_totals
@@ -98,7 +98,8 @@ def as_trace(
     if replicate not in (None, *REPLICATES):
         raise InvalidInputError(f"`replicate` must be one of {list(REPLICATES)} or None; found {replicate!r}.")
     template = _template(target)
-    tree = _tree(draws, template)
+    with about("draws"):
+        tree = _tree(draws, template)
     if template is not None:
         tree = _named_as(tree, template, strict=True, in_order=True)
     tree = with_clock(tree, _rectangular(seconds, tree["posterior"].sizes["draw"]), warmup_seconds)
@@ -106,6 +107,12 @@ def as_trace(
         posterior = tree["posterior"].to_dataset()
         tree = _replaced(tree, posterior=posterior.assign_attrs({REPLICATE: replicate}))
     return tree
+
+
+def one_trace(trace: Any, what: str = "trace") -> xr.DataTree:
+    """Return a trace in any form of `as_trace`; `what` is the name of the argument in messages."""
+    with about(what):
+        return _tree(trace, None, what)
 
 
 def _rectangular(seconds: Any, draws: int) -> Any:
@@ -135,7 +142,8 @@ def as_list(traces: Traces, *, what: str = "traces", like: xr.DataTree | None = 
     # The caller says what is wrong with a `like` that is not a trace.
     is_trace = isinstance(like, xr.DataTree) and ("posterior" in like.children or has_only_moments(like))
     template = _template(like) if is_trace else None
-    trees = [_tree(each, template, what=what) for each in listed]
+    with about(what):
+        trees = [_tree(each, template, what=what) for each in listed]
     return trees if template is None else [_named_as(tree, template, strict=False, in_order=False) for tree in trees]
 
 
@@ -245,7 +253,12 @@ def _read(path: Path) -> xr.DataTree:
     with extra("sources", "A trace in a Zarr folder"):
         import zarr  # noqa: F401 (xarray reads with it)
     # Without consolidated metadata, which a folder may lack: xarray would warn.
-    return xr.open_datatree(path, engine="zarr", consolidated=False).load()
+    try:
+        return xr.open_datatree(path, engine="zarr", consolidated=False).load()
+    except FileNotFoundError as error:
+        raise InvalidInputError(
+            f"The folder {str(path)!r} contains no trace in the format of Zarr; {error}."
+        ) from error
 
 
 def _foreign(draws: Any, template: Variables | None, what: str) -> xr.DataTree:

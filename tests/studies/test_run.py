@@ -546,7 +546,7 @@ def finished(store: Store) -> list[Path]:
 
 
 def wait_for(condition, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300  # seconds, against a hang: at a load of 18 the imports alone took more than 60
     while not condition():
         assert process.poll() is None, "the run ended before it could be killed"
         assert time.monotonic() < deadline, "the run made no progress"

@@ -280,6 +280,17 @@ def test_arguments_of_functions_of_any_kind(cases, tmp_path, monkeypatch):
     fuzz(cases, check, st.sampled_from(PLACES), st.sampled_from(JUNK))
 
 
+@pytest.mark.parametrize(
+    ("name", "argument"), [("diagnose", "trace"), ("cost_summary", "trace"), ("risk", "traces"), ("risk", "reference")]
+)
+def test_whatever_is_no_trace_is_refused_by_the_name_of_the_argument(name, argument):
+    """One reader of traces serves all functions, and each must say which of its arguments is wrong."""
+    function, usual = CALLS[name]
+    for value in JUNK:
+        with answered_or_refused(argument, "trace"):
+            function(**usual | {argument: value})
+
+
 @CASES
 def test_matrices_in_another_form_have_the_same_bounds(cases):
     usual = amc.bounds.exact(T, T_HAT, n_steps=5)
