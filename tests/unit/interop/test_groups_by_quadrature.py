@@ -19,6 +19,8 @@ from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups import quadrature
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.values import PYTHON
+from approxmcmc.interop.plans import INTEGRATE_GROUPS
+from approxmcmc.interop.read import ModelDescription, Request
 from approxmcmc.targets.groups import quadrature_terms
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
@@ -348,7 +350,8 @@ def test_crossed_effects_stay_parameters_if_too_many_of_them_would_remain():
         NotPossibleError, match="z: 4 effects of other factors would remain, too many for the terms of 12"
     ):
         integrated(crossed(4, scaled))
-    assert "z: 4 effects of other factors would remain" in amc.explain(crossed(4, scaled))
+    why = INTEGRATE_GROUPS.why_not(ModelDescription(crossed(4, scaled), Request()))
+    assert "z: 4 effects of other factors would remain" in why
     assert integrated(crossed(4, scaled), always=True).n_obs == G
     assert integrated(crossed(3, scaled)).n_obs == G
     centred = crossed(4, lambda s: pm.Normal("b", pm.Normal("mu"), s, shape=G))

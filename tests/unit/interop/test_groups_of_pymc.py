@@ -323,10 +323,12 @@ def test_effects_that_are_left_out_are_refused_by_name_where_pymc_would_draw_the
 
 
 def test_explain_says_what_is_integrated_out():
-    assert amc.explain(hierarchy()) == (
+    found, *plans = amc.explain(hierarchy()).splitlines()
+    assert found == (
         "y, 24 rows: z of 4 groups integrated out in closed form; s is sampled with either sign, and its absolute "
         "value is stored; 4 terms, one per group, and 3 parameters remain"
     )
+    assert "- effects of groups integrated out: under 0.1 s, taken" in plans
 
 
 def test_a_folder_for_effects_is_checked_before_the_run(tmp_path):
