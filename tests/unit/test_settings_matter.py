@@ -229,6 +229,56 @@ def test_every_setting_of_a_component_has_an_effect(name):
     assert {field: why for field in fields if (why := ignored(name, field))} == {}
 
 
+# Samplers other than Metropolis-Hastings that decide by a test; they read terms and draw thresholds in their own code.
+DECIDED = {
+    "Gibbs": lambda test: (triples(), amc.Gibbs(test)),
+    "SliceSampler": lambda test: (target("many rows"), SliceSampler(Slice(0.1), test)),
+}
+TESTS = {
+    "SequentialTTest": SequentialTTest(0.1, 4, order="rows"),
+    "BernsteinTest": BernsteinTest(0.1, 4, order="rows"),
+    "MinibatchBarker": MinibatchBarker(batch_size=4, order="rows"),
+}
+
+
+@functools.cache
+def triples():
+    """Return a field in which each of eight sites has 21 factors."""
+    return amc.targets.BinaryMRF.random_triples(8, scale=0.3, random_seed=0)
+
+
+@functools.cache
+def decided(sampler, test):
+    """Return what a short run of a sampler with this test records, or the message of its error."""
+    return recorded(*DECIDED[sampler](test), draws=15, tune=5)
+
+
+def ignored_by(sampler, test, field):
+    """Return why a field of a test seems to have no effect on a sampler; "" if it has, or if the pairing is refused."""
+    try:
+        first = decided(sampler, test)
+    except IncompatibleError:
+        return ""
+    if isinstance(first, str):
+        return ""
+    try:
+        second = decided(sampler, altered(test, field))
+    except ApproxMCMCError as error:
+        second = str(error)
+    if isinstance(second, str):
+        return "" if field in second or type(test).__name__ in second else f"it raises without a name: {second}"
+    return "the records are equal" if second == first else ""
+
+
+@pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore::approxmcmc.errors.ApproxMCMCWarning")
+@pytest.mark.parametrize("test", TESTS)
+@pytest.mark.parametrize("sampler", DECIDED)
+def test_every_setting_of_a_test_has_an_effect_in_each_sampler(sampler, test):
+    fields = [field.name for field in dataclasses.fields(TESTS[test])]
+    assert {field: why for field in fields if (why := ignored_by(sampler, TESTS[test], field))} == {}
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class PlantedWalk(amc.RandomWalk):
     """A random walk with a setting that nothing reads."""
