@@ -141,8 +141,8 @@ def compare_samplers(
                 n_bootstrap=n_bootstrap,
                 random_seed=random_seed,
             )
-            if any(map(is_approximation, traces)):  # more time does not make a fit better
-                how_wrong = how_wrong._replace(**dict.fromkeys(TO_TENTH_SD, np.nan))
+            if any(map(is_approximation, traces)):
+                how_wrong = how_wrong.of_a_fit()
         rows[name] = {
             **{key: at_budget[key] for key in ("risk", "risk_lower", "risk_upper", "bias_sq", "variance")},
             **{key: getattr(how_wrong, key, np.nan) for key in ("mean_error", "sd_ratio", *TO_TENTH_SD)},

@@ -99,14 +99,14 @@ def in_form_of_draws(moments: xr.Dataset) -> xr.Dataset:
     return moments.sel(moment=list(MOMENTS)).rename(moment="draw").expand_dims("chain").drop_vars("draw")
 
 
-def _of_arrays(name: str, columns: Any) -> tuple[tuple[str, ...], np.ndarray]:
+def _of_arrays(name: str, columns: Any) -> xr.DataArray:
     if not isinstance(columns, Mapping):
         raise GoldStandardError(
             f"A table of moments needs a dict with `mean`, `sd` and `mcse_mean` for each variable; that of {name!r} is "
             f"a {type(columns).__name__}."
         )
     values = _checked(columns, repr(name))
-    return ("moment", *(f"{name}_dim_{k}" for k in range(values.ndim - 1))), values
+    return xr.DataArray(values, dims=("moment", *(f"{name}_dim_{k}" for k in range(values.ndim - 1))))
 
 
 def _of_rows(table: "pd.DataFrame", what: str) -> dict[str, xr.DataArray]:
@@ -135,7 +135,8 @@ def _variable(name: str, places: Mapping[tuple[str, ...], int], values: np.ndarr
         )
     array = np.empty((len(MOMENTS), *map(len, axes)))
     for ticks, place in places.items():
-        array[(slice(None), *(axis.index(tick) for axis, tick in zip(axes, ticks, strict=True)))] = values[:, place]
+        index: tuple[Any, ...] = tuple(axis.index(tick) for axis, tick in zip(axes, ticks, strict=True))
+        array[(slice(None), *index)] = values[:, place]
     dims = [f"{name}_dim_{k}" for k in range(len(axes))]
     labels = {dim: _labels(axis) for dim, axis in zip(dims, axes, strict=True)}
     return xr.DataArray(array, dims=("moment", *dims), coords=labels)

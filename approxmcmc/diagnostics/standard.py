@@ -155,6 +155,13 @@ class Departures(NamedTuple):
     sd_ratio_lower: float
     sd_ratio_upper: float
 
+    def of_a_fit(self) -> "Departures":
+        """Return the same for a fitted distribution, which more time does not make better."""
+        return self._replace(to_tenth_sd=np.nan, to_tenth_sd_lower=np.nan, to_tenth_sd_upper=np.nan)
+
+
+UNKNOWN = Departures(np.nan, np.nan, np.nan, np.nan, np.nan, [], "", "", np.nan, np.nan, np.nan)
+
 
 def departures(
     traces: Sequence[xr.DataTree],
@@ -195,7 +202,7 @@ def departures(
             needed = budget_for(TENTH, errors[:, 0], gold, budget, resampling, confidence)
     means = differences[MEANS]
     if not np.isfinite(means.center).all():
-        return Departures(*[np.nan] * 5, [], "", "", *[np.nan] * 3)
+        return UNKNOWN
     # The second moment is taken about the gold standard's mean; a shift of the mean is no spread.
     excess = differences[VARIANCES]
     excess = excess._replace(center=excess.center - means.center**2)

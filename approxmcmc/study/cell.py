@@ -94,6 +94,8 @@ def run_cell(
     if trace is not None:
         trace = with_processor_time(trace, watch.cpu_seconds / max(watch.wall_seconds, 1e-9))
         record["warnings"] = problems(trace) + record["warnings"]
+        if isinstance(cell.sampler, ChainSampler):
+            record["warnings"] += doubtful_clock(trace, watch.wall_seconds, watch.cpu_seconds)
         record |= measurements(trace, watch.wall_seconds)
         if record["stopped"] == "interrupt":
             raise KeyboardInterrupt
@@ -166,6 +168,42 @@ def problems(trace: xr.DataTree) -> list[str]:
     else:
         fired = [(finding.check, finding.finding) for finding in findings(trace) if finding.fires]
     return [sentence for check, sentence in fired if check not in JUDGED_TOGETHER]
+
+
+CLAIMS = "The sampler reports "  # beginning of a warning about its clock
+UNSEEN = 0.02  # seconds; a smaller difference is that of the cell's own work
+LEAST_CLAIMED = 0.5  # share of a cell's seconds; below it, the clock was not read when the work was done
+MOST_CLAIMED = 1.1
+
+
+def doubtful_clock(trace: xr.DataTree, wall_seconds: float, cpu_seconds: float) -> list[str]:
+    """Return a sentence if the seconds that a sampler reports are not those that its cell took; else nothing.
+
+    A library that computes in the background, as JAX does, returns before the work is done: a clock that is read then
+    shows a fraction of the time, which the cell's own clocks show in full.
+
+    Parameters
+    ----------
+    trace
+        What the sampler returned, with the seconds of warm-up and draws, and of compilation if it states them.
+    wall_seconds, cpu_seconds
+        Of the whole cell.
+    """
+    attrs = trace["sample_stats"].attrs
+    claimed = float(attrs["sampling_time"])
+    stated = float(np.nan_to_num(float(attrs.get("setup_compile_seconds", np.nan))))
+    if claimed > MOST_CLAIMED * wall_seconds + UNSEEN:
+        return [f"{CLAIMS}{claimed:.2g} s of sampling, and its whole cell took {wall_seconds:.2g} s of the wall clock."]
+    left = min(wall_seconds, cpu_seconds) - stated
+    if claimed > LEAST_CLAIMED * left or left - claimed < UNSEEN:
+        return []
+    return [
+        (
+            f"{CLAIMS}{claimed:.2g} s of sampling, and its cell took {left:.2g} s besides the compilation that it "
+            "states. Read the clock when the work is done (in JAX after `jax.block_until_ready`), and state other "
+            "set-up as `compile_seconds` of `chain_trace`."
+        )
+    ]
 
 
 def measurements(trace: xr.DataTree, wall_seconds: float) -> Record:

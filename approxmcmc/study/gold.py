@@ -47,7 +47,7 @@ def _settings(gold: Gold, target_name: str) -> dict[str, Any]:
     given = gold.given_for(target_name)
     if given is not None:
         return {"given": hash_of_draws(given)}
-    gates = dataclasses.asdict(gold.gates) if dataclasses.is_dataclass(gold.gates) else gold.gates
+    gates = None if gold.gates is None else dataclasses.asdict(gold.gates)
     settings = {"chains": gold.chains, "draws": gold.draws, "tune": gold.tune, "gates": gates}
     more = {} if gold.total_draws is None else {"total_draws": gold.total_draws}
     return {**settings, "by": function_id(gold.by), **more}
@@ -170,7 +170,7 @@ def summary_line(report: GoldReport) -> str:
     failed = [
         f"{gate['gate']} {gate['value']:.4g} at {gate['where']}, needs {gate['limit']}" for gate in _failed(report)
     ]
-    if "given" in report["settings"]:
+    if "given" in report.get("settings", {}):
         return f"gold {report['target']}: given by the study"
     gates = "; ".join(failed) or "all gates passed"
     if failed and report["status"] == "accepted":

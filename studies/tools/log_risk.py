@@ -13,6 +13,7 @@ from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.evidence import Contest, gather
 from approxmcmc.study.report.figures import legend_below, style_of
 from approxmcmc.study.report.intervals import mean_interval, rate_interval
+from approxmcmc.study.report.scores import IN_SD
 from approxmcmc.study.report.svg import subplots
 from approxmcmc.study.report.wording import number
 
@@ -34,9 +35,9 @@ def log_risk_against_time(results: "StudyResults", *, lead: str = "") -> "list[F
 
     pieces: list[Figure | Table] = []
     for contest in gather(results):
-        if contest.reference is None or not contest.estimands:
+        if contest.over_time is None or contest.over_time.empty:
             continue
-        estimand = contest.estimands[0]
+        estimand = next(name for name in contest.estimands if not name.endswith(IN_SD))  # in the units of the paper
         figure, axes = subplots(1, 1, figsize=(9.6, 5.0))
         styles = style_of(list(contest.traces), contest.exact)
         curves = contest.over_time[contest.over_time.estimand == estimand]

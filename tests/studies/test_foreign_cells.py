@@ -21,11 +21,13 @@ from approxmcmc.contracts import Sampler, WholeSampler
 from approxmcmc.engine.streams import chain_seeds
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.study import Budget, knob, vary
+from approxmcmc.study.cell import doubtful_clock
 from approxmcmc.study.listen import Lines
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.report.clocks import draws_timed
 from approxmcmc.study.report.evidence import contest_of, exact_setting
 from approxmcmc.study.report.figures import risk_against_data, risk_with_setup
+from approxmcmc.study.report.trust import banners
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study
 from approxmcmc.study.store import Store
@@ -215,7 +217,7 @@ def test_the_report_says_what_is_in_each_clock_and_draws_who_counts_data():
         reference=lambda name: fake_trace(rng.normal(size=(4, 500, 2))),
         traces=lambda: traces,
         records=pd.DataFrame(rows),
-        study=SimpleNamespace(estimands=None, average_over=()),
+        study=SimpleNamespace(estimands=None, average_over=(), baseline=None, targets={"t": None}),
     )
     contest = contest_of(results, "t", traces)
     assert contest.budgets[-1] == pytest.approx(6.0)  # the fit, done after half a second, cuts nothing short
@@ -260,3 +262,33 @@ def test_a_killed_run_loses_no_finished_foreign_cell(tmp_path, monkeypatch):
     assert survivors <= set(store.records())
     calls = (tmp_path / "calls.log").read_text().split()
     assert 24 <= len(calls) <= 25  # a kill costs at most the cell in flight
+
+
+@pytest.mark.parametrize(
+    ("claimed", "compiled", "wall", "cpu", "doubtful"),
+    [
+        (0.0007, np.nan, 0.07, 0.07, True),  # a JAX sampler that did not wait for its result
+        (0.0007, 0.065, 0.07, 0.07, False),  # the rest was compilation, as stated
+        (0.05, np.nan, 0.07, 0.07, False),
+        (0.05, np.nan, 0.5, 0.07, False),  # another program had the processor
+        (0.001, np.nan, 0.015, 0.015, False),  # too short to tell
+        (2.0, np.nan, 0.5, 0.5, True),  # more than passed
+        (0.1, 5.0, 0.12, 0.12, False),  # compiled in an earlier cell, and stated again
+    ],
+)
+def test_the_seconds_that_a_sampler_reports_are_compared_with_those_of_its_cell(claimed, compiled, wall, cpu, doubtful):
+    trace = chain_trace(ForeignWalk(), ToyTarget(), np.ones((10, 2)), seconds=claimed, compile_seconds=compiled)
+    sentences = doubtful_clock(trace, wall, cpu)
+    assert bool(sentences) == doubtful
+    assert all(f"{claimed:.2g} s of sampling" in sentence for sentence in sentences)
+
+
+def test_a_doubtful_clock_is_a_warning_of_the_cell_and_a_note_of_the_page(tmp_path):
+    """The walk reports 0.27 s for what takes a millisecond."""
+    study = toy_study(samplers={"theirs": ForeignWalk()}, replicates=1)
+    how = {"sample": toy_sample, "probe": quiet_probe, "listener": Lines(io.StringIO())}
+    run_study(study, "paper", tmp_path, **how)
+    results = StudyResults.open(study, "paper", tmp_path)
+    assert any(text.startswith("The sampler reports 0.27 s") for text in results.records["warnings"][0])
+    [note] = [text for text in banners(results, []) if "doubtful" in text]
+    assert "theirs in 1 cell" in note

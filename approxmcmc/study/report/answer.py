@@ -185,7 +185,7 @@ def _departures(scores: Scores, order: Ranking) -> list[str]:
     if scores.departures is None or scores.departures.empty:
         return []
     rows = scores.departures.set_index("setting")
-    judged = [name for name in (order.best, *order.undecided, *order.worse) if name in rows.index]
+    judged = [name for name in order.known if name in rows.index]
     wrong = [name for name in judged if rows.differs[name]]
     parts = []
     if order.best in judged and order.best not in wrong and math.isfinite(rows.mean_error[order.best]):
@@ -208,7 +208,7 @@ def _to_tenth_sd(scores: Scores, order: Ranking) -> list[str]:
     if scores.departures is None or scores.departures.empty:
         return []
     rows = scores.departures.set_index("setting")
-    names = [name for name in (order.best, *order.undecided, *order.worse) if name in rows.index]
+    names = [name for name in order.known if name in rows.index]
     timed = [name for name in names if math.isfinite(rows.to_tenth_sd[name])]
     never = [name for name in names if math.isinf(rows.to_tenth_sd[name])]
     parts = []

@@ -95,7 +95,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     if reference is None:
         return Contest(target, exact, pd.DataFrame(), traces, None, clock, budgets, clock_name=clock.name)
     if has_only_moments(reference):  # its labels may be those of another library
-        names = list(described(reference).data_vars)
+        names = list(map(str, described(reference).data_vars))
         traces = {label: aligned(runs, reference, names)[0] for label, runs in traces.items()}
     replicates = {label: done_replicates(results, target, label, len(runs)) for label, runs in traces.items()}
     planned = results.records[results.records.target == target].groupby("label").size()
@@ -145,7 +145,7 @@ def _departures(
     """
     import pandas as pd
 
-    names = list(described(reference).data_vars)
+    names = list(map(str, described(reference).data_vars))
     rows = []
     for label, runs in traces.items():
         if not all(set(names) <= set(run["posterior"].data_vars) for run in runs):
@@ -158,8 +158,8 @@ def _departures(
             confidence=CONFIDENCE,
             n_bootstrap=BOOTSTRAPS,
         )
-        if any(map(is_approximation, runs)):  # more time does not make a fit better
-            errors = errors._replace(**dict.fromkeys(TO_TENTH_SD, math.nan))
+        if any(map(is_approximation, runs)):
+            errors = errors.of_a_fit()
         enough = len(clocks[label]) >= LEAST_REPLICATES
         half = errors.mean_error_limit if enough else math.nan
         mean = Interval(errors.mean_error, errors.mean_error - half, errors.mean_error + half)

@@ -79,9 +79,11 @@ def _section_view(
     pieces = []
     for piece in section.pieces:
         anchor = unique(slug(piece.title), names)
-        view = _figure_view if isinstance(piece, Figure) else _table_view
         head = {"id": anchor, "title": worded(piece.title), "caption": worded(piece.caption), "svg": None}
-        pieces.append(head | view(piece, anchor, files, worded))
+        if isinstance(piece, Figure):
+            pieces.append(head | _figure_view(piece, anchor, files, worded))
+        else:
+            pieces.append(head | _table_view(piece, anchor, files, worded))
     return {
         "id": identity,
         "title": worded(section.title),

@@ -172,6 +172,11 @@ class Ranking:
     unknown: tuple[str, ...] = ()
     few: bool = False
 
+    @property
+    def known(self) -> list[str]:
+        """The settings with a risk, the best one first."""
+        return [*([] if self.best is None else [self.best]), *self.undecided, *self.worse]
+
 
 def ranking(table: "pd.DataFrame", exact: str | None, verdicts: int) -> Ranking:
     """Return which setting of a table is best, which are worse, and which are undecided.

@@ -55,9 +55,9 @@ def packed(
     pictures: dict[str, str] = {}
     words = []
     for section in sections:
-        pieces = []
+        pieces: list[dict[str, Any]] = []
         for piece in section.pieces:
-            common = {"kind": type(piece).__name__, "title": piece.title, "caption": piece.caption}
+            common: dict[str, Any] = {"kind": type(piece).__name__, "title": piece.title, "caption": piece.caption}
             columns = list(map(str, piece.data.columns))
             if isinstance(piece, Figure):
                 pictures[piece.title] = rounded(svg_document(piece.figure))

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from approxmcmc.study.cell import CLAIMS
 from approxmcmc.study.declare import Gold
 from approxmcmc.study.report.census import census_table
 from approxmcmc.study.report.clocks import LEAST_CPU_SHARE, PROCESSOR, clock_of, cpu_share
@@ -43,6 +44,7 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
         if share >= LEAST_CPU_SHARE:
             sentences.append(f"Times are those of the wall clock, because the median cell had {share:.0%} of a core.")
         sentences += _shared_wall(results, noisy, planned, share)
+    sentences += _doubtful_clocks(results)
     if done < planned:
         sentences.append(
             f"{planned - done} of {planned} planned cells have no result; the table of cells below lists them."
@@ -78,6 +80,26 @@ def _gold(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
             refused = "and was refused" if report.get("status") == "refused" else "and is used anyway"
             sentences.append(f"The gold standard of {contest.target} failed {enumeration(failed)} {refused}.")
     return sentences
+
+
+def _doubtful_clocks(results: "StudyResults") -> list[str]:
+    """Return a warning that names the settings whose samplers report other seconds than their cells took."""
+    if "warnings" not in results.records:
+        return []
+    doubtful: dict[str, int] = {}
+    for cell in results.records.itertuples():
+        listed = cell.warnings if isinstance(cell.warnings, (list, tuple)) else []
+        if any(text.startswith(CLAIMS) for text in listed):
+            doubtful[str(cell.label)] = doubtful.get(str(cell.label), 0) + 1
+    if not doubtful:
+        return []
+    cells = enumeration([f"{label} in {counted(count, 'cell')}" for label, count in doubtful.items()])
+    return [
+        (
+            f"Times are doubtful: the sampler reports other seconds than its cell took, {cells}. Its curve against "
+            "time, and comparisons with it, may be wrong; the table of warnings has both numbers."
+        )
+    ]
 
 
 def looser_gold(gold: Gold | None) -> str:
