@@ -227,7 +227,8 @@ def rates_of_rows(
                 third = target.third_derivative_within(block_of_rows.eta, these, spread * farthest)
                 rates_of_block = residual_rates(third, leverages, shifts)
             # This takes half of the memory, and is still a bound.
-            rates[k, lo:hi] = np.nextafter(rates_of_block.astype(np.float32), np.float32(np.inf))
+            with np.errstate(over="ignore"):
+                rates[k, lo:hi] = np.nextafter(rates_of_block.astype(np.float32), np.float32(np.inf))
         return bool(shifts.any())
 
     return rates, any(list(over_blocks(block, len(numbers))))
@@ -255,7 +256,8 @@ def rates_in_space(
         for k, farthest in enumerate(places):
             forms = target.forms_within(order + 1, eta, these, covariances, farthest)
             exact = forms / math.factorial(order + 1) + ROUNDING
-            rates[k, lo:hi] = np.nextafter(exact.astype(np.float32), np.float32(np.inf))
+            with np.errstate(over="ignore"):  # an infinite bound, see `refuse_infinite`
+                rates[k, lo:hi] = np.nextafter(exact.astype(np.float32), np.float32(np.inf))
         return hi - lo
 
     list(over_blocks(block, n, target.design.rows_at_a_time))
@@ -310,11 +312,7 @@ def bound_of_rows(
 
     [rates], _ = rates_in(cholesky, [MARGINS[0] * largest_radius(center, cholesky, draws)])
     total = rates.sum(dtype=np.float64)
-    if not np.isfinite(total):
-        raise IncompatibleError(
-            f"{target!r}: bounds of the residuals are infinite within {MARGINS[0]} times the radius of the posterior's "
-            "draws, because derivatives grow exponentially in a predictor that is hardly known; use ExactTest"
-        )
+    refuse_infinite(total, target)
     drawn = np.random.default_rng(0).choice(len(rates), DRAWN_ROWS, p=rates / total)
     ways = target.design.times(cholesky, drawn if rows is None else rows[drawn])
     units = sharper_units(ways.reshape(-1, ways.shape[-1]), cholesky)
@@ -322,11 +320,21 @@ def bound_of_rows(
     radii = [margin * widest_draw for margin in MARGINS]
     candidates, is_averaged = rates_in(units, radii)
     sums = candidates.sum(axis=1, dtype=np.float64)
+    refuse_infinite(float(sums[0]), target)
     widest = int(np.flatnonzero(sums <= LARGEST_INCREASE * sums[0])[-1])  # sums grow with the margin
     where = BoundOfRows(units, radii[widest], is_averaged)
     kernel, constants = reach_of(target, order, center, where)
     reaches = changes_between(draws, kernel, constants)
     return CompiledDifferenceBound(kernel, constants, candidates[widest].copy(), reaches), where
+
+
+def refuse_infinite(total: float, target: BoundedRows) -> None:
+    """Raise if the sum of the bounds of rows within the smallest radius is not finite."""
+    if not np.isfinite(total):
+        raise IncompatibleError(
+            f"{target!r}: bounds of the residuals are infinite within {MARGINS[0]} times the radius of the posterior's "
+            "draws, because derivatives grow exponentially in a predictor that is hardly known; use ExactTest"
+        )
 
 
 def reach_of(target: BoundedRows, order: int, center: np.ndarray, where: BoundOfRows) -> tuple[Any, np.ndarray]:
