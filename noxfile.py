@@ -223,11 +223,8 @@ def minutes(session: nox.Session) -> None:
         wall, cpu = time.perf_counter() - started, _processor_seconds() - spent
         table[name] = {"wall": round(wall / 60, 1), "cpu": round(cpu / 60, 1), "cores": os.cpu_count() or 1}
         session.log(f"{name}: {table[name]}")
-    rows = [
-        f"{name} = {{ wall = {row['wall']}, cpu = {row['cpu']}, cores = {row['cores']} }}\n"
-        for name, row in table.items()
-    ]
-    MINUTES.write_text(HEAD + "".join(rows), encoding="utf-8")
+    rows = [(name, ", ".join(f"{key} = {value}" for key, value in row.items())) for name, row in table.items()]
+    MINUTES.write_text(HEAD + "".join(f"{name} = {{ {row} }}\n" for name, row in rows), encoding="utf-8")
 
 
 @nox.session(python=LATEST)

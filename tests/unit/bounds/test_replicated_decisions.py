@@ -363,7 +363,7 @@ def test_chains_start_where_the_proposal_says(law):
         found = bounds.estimate_delta(target, sampler, n_pairs=2, replications=10, tune=2, **settings)
         assert np.isfinite(found["log_ratio"]).all()
     else:
-        draws = xr.Dataset({"theta": (("chain", "draw", "d"), rng.normal(50.0, 0.2, (2, 9, 1)))})
+        draws = xr.Dataset({"theta": (("chain", "draw", "d"), rng.normal(50.0, 0.2, (2, 10, 1)))})
         reference = xr.DataTree.from_dict({"posterior": draws})
         found = amc.check_bound(
             target, sampler, epsilons=[0.1], reference=reference, draws=20, tune=2, chains=1, n_pairs=0, **settings
