@@ -47,6 +47,7 @@ def three_pairs():
     return fit.mode + starts @ lower.T
 
 
+@pytest.mark.thorough
 def test_equal_random_numbers_show_the_contraction_of_an_autoregression_without_noise():
     found = bounds.contraction(
         regression(),
@@ -62,6 +63,7 @@ def test_equal_random_numbers_show_the_contraction_of_an_autoregression_without_
     np.testing.assert_allclose(found["separation"], [0.3, 20**0.5, 10**0.5], rtol=1e-9)
 
 
+@pytest.mark.thorough
 def test_reflected_chains_bracket_the_contraction_and_refute_a_wrong_one(seed):
     """The limits hold together with probability .975; a claim of rho^m / 2 is below the lower limit."""
     found = bounds.contraction(
@@ -73,6 +75,7 @@ def test_reflected_chains_bracket_the_contraction_and_refute_a_wrong_one(seed):
     assert float(found["tau_lower"][0]) > 0.5 * truth[0]
 
 
+@pytest.mark.thorough
 def test_the_better_of_two_couplings_counts():
     found = bounds.contraction(
         regression(), autoregression(), three_pairs()[:1], steps=STEPS, replications=10, random_seed=1
@@ -135,6 +138,7 @@ def by_few_rows():
     return amc.MetropolisHastings(amc.proposals.SingleSite(), amc.SequentialTTest(0.4, 2))
 
 
+@pytest.mark.thorough
 def test_both_bounds_hold_on_every_state_and_are_not_vacuous():
     found = truth()
     w2 = min(error / (1.0 - tau) for error, tau in zip(found["error"], found["tau"], strict=True) if tau < 1.0)

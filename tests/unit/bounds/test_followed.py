@@ -140,6 +140,7 @@ def test_a_list_of_chains_is_audited_as_one_run_is(traces):
         bounds.perturbation(traces[0.0], TARGET, TESTED.with_epsilon(0.0))
 
 
+@pytest.mark.thorough
 def test_a_check_on_continuous_parameters_has_bounds_beside_the_distance(traces, monkeypatch):
     """B4, W2 and W4 by audits; 0 and rigorous for the exact setting; distances in the metric of each bound."""
     monkeypatch.setattr(check_bounds, "STEPS_OF_CONTRACTION", (1, 8))
