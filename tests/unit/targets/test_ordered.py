@@ -199,8 +199,6 @@ def test_what_has_no_bound_says_so():
     walk = amc.RandomWalk(0.1)
     with pytest.raises(IncompatibleError, match="Firefly needs a lower bound of every likelihood term"):
         amc.Firefly(walk, bound="untuned").build(target)
-    with pytest.raises(IncompatibleError, match="does not bound its residuals"):
-        amc.MetropolisHastings(walk, amc.acceptance.PoissonTest()).build(amc.ControlVariate(target, at=fit.mode))
 
 
 @pytest.mark.parametrize(
