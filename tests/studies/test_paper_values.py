@@ -131,7 +131,7 @@ def test_the_design_says_in_which_order_the_data_are_read():
         traces = {label: [fake_trace(np.zeros((1, 4, 2)))] for label in attrs}
         for label, found in traces.items():
             found[0]["posterior"].attrs.update(attrs[label])
-        return Contest(name, None, None, traces, None, WALL, np.ones(3), None, None)
+        return Contest(name, None, None, traces, None, WALL, np.ones(3))
 
     rows, blocks = {"data_order": "rows"}, {"data_order": "blocks", "block_size": 512}
     said = data_order([contest("digits", a=rows, b=blocks, c={}, d=rows)])
