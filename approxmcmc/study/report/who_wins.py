@@ -46,8 +46,7 @@ def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Sect
         "the search for the mode, the expansion and trials of a choice, but not compilation. Below its name: the time, "
         f"the risk of the {estimand}, averaged over coordinates, with its 95 % bootstrap interval over chains, and the "
         f"settings with overlapping intervals. All {verdicts} comparisons of a picture are right in at least 19 of 20 "
-        f'pictures. "{UNRANKED}": no setting is known to be worse than another, or one has fewer than '
-        f"{LEAST_REPLICATES} chains."
+        f'pictures. "{UNRANKED}": a setting has fewer than {LEAST_REPLICATES} chains.'
     )
     drawn = data[data.estimand == estimand]
     table = data.drop(columns="about")
@@ -71,7 +70,7 @@ def _winner(scores: Scores, estimand: str, time: float, verdicts: int) -> dict[s
         return row | {"winner": NOBODY} | nothing
     order = ranking(here, scores.exact, verdicts)
     best = order.best
-    if order.few or not order.worse:
+    if order.few:
         return row | {"winner": UNRANKED} | nothing
     near = order.undecided
     return row | {
