@@ -350,6 +350,7 @@ def test_the_command_itself_runs_in_a_new_process_and_limits_threads_before_nump
     assert "6 of 6 cells" in done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_warm_samples_each_example_and_says_what_it_compiled(approxmcmc, monkeypatch):
     sampled = []

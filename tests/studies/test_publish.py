@@ -60,6 +60,7 @@ def test_the_numbers_that_ship_are_those_of_the_store_with_what_they_came_from(m
         amc.study.load_results("tyo")
 
 
+@pytest.mark.thorough
 def test_the_page_has_an_interval_with_every_estimate(made):
     _, page = made
     [risks] = re.findall(r"### Risk at each budget.*?</table>", page, flags=re.DOTALL)
