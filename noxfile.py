@@ -92,6 +92,7 @@ PLAIN = [
     "tests/oracle/test_couplings.py",
     "tests/oracle/test_exact_subsampling.py",
     "tests/oracle/test_exchange_textbook.py",
+    "tests/oracle/test_followed.py",
     "tests/oracle/test_gibbs.py",
     "tests/oracle/test_hamiltonian_trajectories.py",
     "tests/oracle/test_langevin.py",

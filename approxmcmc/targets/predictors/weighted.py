@@ -19,24 +19,24 @@ from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikeli
 Responses = tuple[np.ndarray, ...]
 
 
-class WeightedRows(NamedTuple):
+class WeightedResponses(NamedTuple):
     """A likelihood, and the responses that it reads, which include the weights of rows."""
 
     likelihood: RowLikelihood
     responses: Responses
 
 
-def weighted_rows(single: RowLikelihood, responses: Responses, weights: np.ndarray) -> WeightedRows:
+def weighted_rows(single: RowLikelihood, responses: Responses, weights: np.ndarray) -> WeightedResponses:
     """Return the rows of a likelihood with so many times its terms; `weights` are positive, shape (rows,)."""
     largest = float(weights.max())
     is_function = isinstance(single, ScalarLikelihood) and single.n_predictors == single.n_responses == 1
     if is_function and not np.iscomplexobj(responses[0]):
         assert isinstance(single, ScalarLikelihood)
-        return WeightedRows(WeightedFunction(single, largest), (responses[0] + 1j * weights,))
+        return WeightedResponses(WeightedFunction(single, largest), (responses[0] + 1j * weights,))
     if isinstance(single, FamilyLikelihood) and single.family is BINOMIAL:
         scaled = weights * responses[0]
-        return WeightedRows(WeightedTrials(single, float(scaled.imag.max())), (scaled,))
-    return WeightedRows(WeightedLikelihood(single, largest), (*responses, weights))
+        return WeightedResponses(WeightedTrials(single, float(scaled.imag.max())), (scaled,))
+    return WeightedResponses(WeightedLikelihood(single, largest), (*responses, weights))
 
 
 class WithWeights(RowLikelihood):
