@@ -340,7 +340,7 @@ class Steps:
             proposal="tuned", test="state at the end",
         )  # fmt: skip
 
-        def step(streams, state, steps, thin, draws, counts, values):
+        def step(streams, state, unfinished, steps, thin, draws, counts, values):
             assert (state.theta == HERE).all() and state.log_prior[0] == math.inf
             assert steps == thin == 1 and draws.shape == (1, 1)
             assert counts.shape[1:] == (len(COUNT_NAMES),) and values.shape[1:] == (len(VALUE_NAMES),)
