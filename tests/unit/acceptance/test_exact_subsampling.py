@@ -163,7 +163,10 @@ def test_beyond_the_pilots_reach_nothing_is_bounded():
         (lambda: amc.ControlVariate(poisson_regression(bound=None)), "third_derivative_bound="),
         (lambda: amc.ControlVariate(poisson_regression(derivatives_eta=None)), "derivatives_eta="),
         (lambda: amc.ControlVariate(poisson_regression(), order=1), "second_derivative_bound="),
-        (lambda: amc.ControlVariate(normal_mean(200)), "regression of the library, or a GLMTarget with exact derivatives"),
+        (
+            lambda: amc.ControlVariate(normal_mean(200)),
+            "regression of the library, or a GLMTarget with exact derivatives",
+        ),
     ],
 )
 @pytest.mark.parametrize(
