@@ -41,7 +41,7 @@ from approxmcmc.study.plan import make_plan
 from approxmcmc.study.record import planned_record
 from approxmcmc.study.report import kept
 from approxmcmc.study.report.pieces import Note, Table
-from approxmcmc.study.report.shipped import to_bytes
+from approxmcmc.study.report.shipped import pictures_to_bytes, to_bytes
 from approxmcmc.study.store import Store, hash_of_draws
 from tests.fakes import fake_trace
 from tests.models import logistic
@@ -258,10 +258,17 @@ def write_published(folder: Path, which: int) -> dict[str, Path]:
     """Write the published results of a study."""
     name = f"study{which}"
     table = to_bytes(pd.DataFrame({"piece": "risk", "target": "a", "risk": np.arange(30.0) * which}))
-    words = {"study": name, "sections": [], "table": checksum_of(table)}
-    write_bytes(folder / f"{name}.csv.gz", table)
-    write_bytes(folder / f"{name}.json", with_checksum(json.dumps(words)))
-    return {"text": folder / f"{name}.json", "table": folder / f"{name}.csv.gz"}
+    pictures = pictures_to_bytes({"risk": f'<svg xmlns="http://www.w3.org/2000/svg"><desc>{which}</desc></svg>'})
+    words = {"study": name, "sections": [], "table": checksum_of(table), "pictures": checksum_of(pictures)}
+    files = {
+        "text": folder / f"{name}.json",
+        "table": folder / f"{name}.csv.gz",
+        "pictures": folder / f"{name}.pictures.gz",
+    }
+    write_bytes(files["text"], with_checksum(json.dumps(words)))
+    write_bytes(files["table"], table)
+    write_bytes(files["pictures"], pictures)
+    return files
 
 
 def read_published(folder: Path) -> Any:

@@ -38,6 +38,7 @@ FEWER = (
     (r"epsilons=\[0, 0.01, 0.1\]", "epsilons=[0, 0.1], draws=30, progressbar=False"),
     (r"grid=np.linspace\(-0.4, 0.8, 61\)", "grid=np.linspace(-0.4, 0.8, 11), draws=0"),
     (r"in \(1, 2, 5, 20\)", "in (1, 2)"),
+    (r"contraction\(target, sampler, trace", r"\g<0>, n_pairs=2, steps=[2], replications=20"),
     (r"synthetic_logistic\(20_000, 10\)", "synthetic_logistic(400, 2)"),
     (r"n=20_000, d=5", "n=400, d=5"),
     ("observations=1000", "observations=100"),
@@ -106,12 +107,17 @@ def flights():
     return {}
 
 
-def sampled():
+def sampled(test=None):
     """Return a run, and draws from elsewhere."""
     target = logistic(120, 2)
-    sampler = amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest())
+    sampler = amc.MetropolisHastings(amc.RandomWalk(0.3), test or amc.ExactTest())
     trace = amc.sample(target, sampler, draws=60, tune=10, chains=2, random_seed=1, progressbar=False)
     return {"target": target, "sampler": sampler, "trace": trace, "nutpie_trace": trace}
+
+
+def bounded():
+    """Return fields with matrices, and a run whose decisions are followed."""
+    return {**field(), **lattice(), **sampled(amc.SequentialTTest(epsilon=0.1, batch_size=20))}
 
 
 def network():
@@ -119,7 +125,7 @@ def network():
 
 
 SCOPES = {
-    "bounds.md": lambda: {**field(), **lattice()},
+    "bounds.md": bounded,
     "data_order.md": mapped,
     "diagnose.md": sampled,
     "large_data.md": flights,
