@@ -91,6 +91,7 @@ def flat(docstring):
     return [line for name, line in pairs if not name.startswith(" ") and not line.startswith(" ")]
 
 
+@pytest.mark.thorough
 def test_what_a_parameter_means_is_indented_below_its_name():
     assert flat("Do.\n\nParameters\n----------\na\nWhat a means.\n") == ["What a means."]  # planted
     trees = (ast.parse(path.read_text(encoding="utf-8")) for path in Path(amc.__file__).parent.rglob("*.py"))

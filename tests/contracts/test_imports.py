@@ -241,6 +241,7 @@ def test_planted_circles_are_found(sources, length):
     assert found[:1] == found[-1:]
 
 
+@pytest.mark.thorough
 def test_a_circle_planted_in_the_package_is_found():
     sources = sources_of_the_package()
     sources["approxmcmc.study.declare"] += "\ndef run(study):\n    from approxmcmc.study.run import run_study\n"

@@ -4,6 +4,8 @@ import csv
 import re
 from pathlib import Path
 
+import pytest
+
 from studies.race import chart
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -18,6 +20,7 @@ def raced_rows():
     return {name: [row for row in ROWS if row["problem"] == name] for name in names}
 
 
+@pytest.mark.thorough
 def test_each_problem_has_its_picture_and_its_table(tmp_path):
     chart.main(DOCS / "_static" / "race.csv", tmp_path)
     for number, (problem, rows) in enumerate(raced_rows().items(), start=1):

@@ -128,6 +128,7 @@ def test_what_ships_is_small_and_every_study_has_its_page():
         assert load_study(ROOT / "studies" / f"{name}.py").name == name
 
 
+@pytest.mark.thorough
 def test_a_result_names_suite_machine_and_clock():
     for name in published.shipped_studies():
         words, table = published.shipped(name)
@@ -142,6 +143,7 @@ def test_a_result_names_suite_machine_and_clock():
             assert few[[column for column in few if column.endswith(("_lower", "_upper"))]].isna().all(axis=None)
 
 
+@pytest.mark.thorough
 def test_the_risks_of_every_shipped_study_can_be_tabulated():
     for name in published.shipped_studies():
         for one in scores_of(*published.shipped(name)):
@@ -149,6 +151,7 @@ def test_the_risks_of_every_shipped_study_can_be_tabulated():
                 assert "risk" in risk_table(one).data, name
 
 
+@pytest.mark.thorough
 def test_fewer_than_five_chains_have_no_interval():
     for name in published.shipped_studies():
         words, table = published.shipped(name)
@@ -215,6 +218,7 @@ def test_the_verdicts_on_printed_numbers_err_together_in_at_most_one_page_of_twe
     assert agrees >= 368 > cheap
 
 
+@pytest.mark.thorough
 def test_each_comparable_number_of_a_paper_has_its_verdict():
     named = re.findall(r"^```\{verdicts\} (\w+)\n```$", (DOCS / "results" / "papers.md").read_text(), re.MULTILINE)
     assert len(named) == len(set(named)) >= 6
@@ -227,6 +231,7 @@ def test_each_comparable_number_of_a_paper_has_its_verdict():
     assert total == all_compared()  # the verdicts of the page share one error rate
 
 
+@pytest.mark.thorough
 def test_the_machine_time_of_all_studies_is_summed():
     lines = spent_block().splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines[2:]]

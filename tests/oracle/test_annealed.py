@@ -249,6 +249,7 @@ def test_annealed_risk_with_known_ingredients(budget, published):
     assert predicted(plan) / fixed(budget)[0.0] == pytest.approx(published, abs=0.002)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("bug", "budget"), [("epsilon never falls", 1e6), ("bias forgotten", 1e6), ("only the last epoch counts", 1e3)]
 )

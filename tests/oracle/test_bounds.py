@@ -431,6 +431,7 @@ def test_constants_of_mitrophanov_given_for_the_wrong_distance_are_seen():
     assert float(given_constants["b5"]) == pytest.approx(0.02 * bounds.mitrophanov_factor(4 / 3, 0.7))
 
 
+@pytest.mark.thorough
 def test_a_contraction_that_looks_at_neighbours_only_is_seen(monkeypatch):
     def neighbours(matrix):
         return 0.5 * float(np.abs(np.diff(matrix, axis=0)).sum(axis=1).max())

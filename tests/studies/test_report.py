@@ -278,8 +278,9 @@ def test_failures_are_counted_and_come_with_the_command_that_repeats_them(page):
     assert f"{key}</code>" in text
     assert "5/6" in text
     sensitive = pd.read_csv(path.parent / "tables" / "failures-counted-as-infinite-risk-toy.csv").set_index("setting")
-    assert np.isinf(sensitive.loc["austerity[epsilon=0.2]", "risk, failures infinite"])
-    assert np.isfinite(sensitive.loc["austerity[epsilon=0.05]", "risk, failures infinite"])
+    assert np.isinf(sensitive.loc["austerity[epsilon=0.2]", "risk, failures infinite"]).all()
+    assert np.isfinite(sensitive.loc["austerity[epsilon=0.05]", "risk, failures infinite"]).all()
+    assert len(sensitive) == 3 * 2  # for all estimands together, and for the probability
 
 
 def test_what_the_page_prints_is_escaped(page):
@@ -953,7 +954,8 @@ def test_a_browser_folds_families_and_filters_rows(tmp_path):
     found = subprocess.run(
         [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=False
     )
-    assert "<title>rows 9 41 3 0</title>" in found.stdout  # three families at three times; all with a risk; one; none
+    # for two estimands: three families at three times; all with a risk; one; none
+    assert "<title>rows 18 82 6 0</title>" in found.stdout
 
 
 def test_a_column_without_entries_is_left_out_and_settings_have_no_trailing_zeros():

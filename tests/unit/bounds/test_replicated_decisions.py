@@ -344,6 +344,7 @@ def test_replicated_decisions_carry_labels_and_costs():
     assert independent["label_delta_max"].item() == "heuristic"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("law", ["replicated", "traces"])
 def test_chains_start_where_the_proposal_says(law):
     """The posterior has no mass where the target would start: without the proposal's start no chain begins."""

@@ -367,6 +367,7 @@ def test_the_label_of_a_lattice_says_that_it_is_one_sided(count, label):
     assert bounds.exact(exact.to_numpy(), matrix).attrs["label_matrices"] == "as given"
 
 
+@pytest.mark.thorough
 def test_what_has_no_law_on_a_doubly_intractable_target_is_refused():
     walk = amc.RandomWalk(0.3)
     with pytest.raises(IncompatibleError, match='use auxiliary="exact"'):

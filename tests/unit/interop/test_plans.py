@@ -99,6 +99,7 @@ MOVES = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("move", MOVES)
 def test_each_reader_follows_operations_that_only_move_numbers(move):
     """The readers of groups and of linear predictors."""

@@ -147,6 +147,7 @@ TWINS = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", TWINS)
 def test_the_twin_of_pymc_is_recognised_with_its_weights(name):
     """So the twin has the density of the regression: recognition compares the terms with PyMC's."""
