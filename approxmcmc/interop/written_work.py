@@ -25,7 +25,9 @@ def work_as_written(model: Any, sizes: Sequence[int], dim: int) -> WrittenWork:
     """
     logps = log_densities(model, model.observed_RVs)
     operations = sum(
-        n * operations_of_a_row(simplify(logp), n, OPERATIONS_OF_A_BRANCH) for logp, n in zip(logps, sizes, strict=True)
+        n * operations_of_a_row(simplify(logp), n, OPERATIONS_OF_A_BRANCH)
+        for logp, n in zip(logps, sizes, strict=True)
+        if n
     )
     return WrittenWork(operations, dim, multiplies=_has_matrix_product(logps))
 
