@@ -9,6 +9,7 @@ import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.expansion.general import GeneralExpansion
 from approxmcmc.interop.pymc import from_pymc
+from approxmcmc.targets.all_rows import AllRows
 from tests import pymc_zoo as zoo
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
@@ -149,12 +150,16 @@ def test_parameters_without_a_likelihood_at_the_start_are_named_in_place_of_rows
         from_pymc(model)
 
 
-def test_latents_of_rows_under_another_dim_are_refused():
+def test_latents_of_rows_under_another_dim_are_refused_by_the_graph_and_read_as_a_linear_predictor():
     with pm.Model(coords={"row": np.arange(20), "person": np.arange(20)}) as model:
         u = pm.Normal("u", 0.0, 1.0, dims="person")
         pm.Normal("y", u, 1.0, observed=zoo.Z[:20], dims="row")
     with pytest.raises(IncompatibleError, match="an entry for each row, under a dim that is not that of the rows"):
-        from_pymc(model, integrate=False)
+        from_pymc(model, integrate=False, structure=False)
+    target = from_pymc(model, integrate=False)
+    theta = np.random.default_rng(0).normal(size=(2, 20))
+    expected = [model.compile_logp()({"u": point}) for point in theta]
+    np.testing.assert_allclose(np.diff(AllRows(target).log_densities(theta)), np.diff(expected), rtol=1e-10)
 
 
 def test_coordinates_are_named_as_theta_holds_them():
