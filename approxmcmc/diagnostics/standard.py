@@ -288,7 +288,7 @@ class _Differences(NamedTuple):
 def _differences(errors: np.ndarray, gold: Reference, rate: float, draws: int) -> _Differences:
     replicates = len(errors)
     center = errors.mean(axis=0)[0]
-    if replicates == 1:
+    if replicates == 1 or draws == 0:  # nothing is known of the chance, or a chain has no draw within the time
         return _Differences(center, np.full(len(center), np.inf))
     # Not below the variance of independent draws: of a few draws, none may be in a tail in every replicate.
     variance = np.maximum(errors.var(axis=0, ddof=1)[0], gold.sd**2 / draws)

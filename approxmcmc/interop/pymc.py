@@ -258,13 +258,14 @@ def _describe(target: PredictorsOfPyMC) -> str:
     source = target.source
     prior = "normal priors" if isinstance(target.prior, NormalPrior) else "a prior compiled by PyTensor"
     dim = int(source.theta.type.shape[0])
+    parameters = "1 parameter" if dim == 1 else f"{dim} parameters"
     law = rows_of_family(source)
     family = None if law is None else law.family
     single = target.likelihood.single
     prior = prior if target.weights is None else f"{prior}, rows with known weights"
     if family is not None and target.is_dense:
-        return f"{family.name} regression with {dim} parameters in one linear predictor, {prior}"
-    parts = f"with {dim} parameters in {_parts(target.design)}, {prior}"
+        return f"{family.name} regression with {parameters} in one linear predictor, {prior}"
+    parts = f"with {parameters} in {_parts(target.design)}, {prior}"
     if family is not None and isinstance(single, FamilyLikelihood | ShapeLikelihood):
         return f"{family.name} regression {parts}"
     if isinstance(single, NormalLikelihood):

@@ -12,6 +12,7 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.normal_law import normal_design
 from approxmcmc.interop.predictors import find_predictors
+from approxmcmc.interop.weights import law_of_observed
 from approxmcmc.targets import LinearRegression, compressed
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.statistics.target import NormalStatistics
@@ -81,7 +82,9 @@ def test_other_laws_are_no_such_law(law):
     with pm.Model() as model:
         NOT_FOUND[law]()
     source = ModelOfPyMC(model, None)
-    assert normal_design(source, find_predictors(source)) is None
+    written = law_of_observed(source)
+    assert written is not None
+    assert normal_design(source, find_predictors(source), written.operation, written.parameters) is None
 
 
 def test_rows_of_several_scales_are_read():
