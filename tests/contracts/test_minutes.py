@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MEASURED = tomllib.loads((ROOT / "docs" / "minutes.toml").read_text(encoding="utf-8"))
-MOST = {"wall": 4.0, "cpu": 5.0}  # minutes of `tests` on two cores: what a contributor waits before a commit
+MOST = {"wall": 4.0, "cpu": 6.0}  # minutes of `tests` on two cores: what a contributor waits before a commit
 
 
 def sentence(measured):
