@@ -276,19 +276,6 @@ def range_in_space(
     return CompiledTermRange(*reach_in_space((0.0, 0.0, 2.0 * float(rates.max())), math.inf, center, cholesky))
 
 
-def expansion_bound(
-    target: BoundedRows,
-    order: int,
-    numbers: np.ndarray,
-    rows: np.ndarray | None,
-    law: tuple[np.ndarray, np.ndarray, np.ndarray],
-    *,
-    averaged: bool = False,
-) -> CompiledDifferenceBound:
-    """Return the bound that `bound_of_rows` compiles."""
-    return bound_of_rows(target, order, numbers, rows, law, averaged=averaged)[0]
-
-
 def bound_of_rows(
     target: BoundedRows,
     order: int,

@@ -6,7 +6,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import ALL_ROWS
-from approxmcmc.expansion.bounds import expansion_bound
+from approxmcmc.expansion.bounds import bound_of_rows
 from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.samplers.pdmp.split import split
 from approxmcmc.surrogate.surrogate import lines_of, predict
@@ -139,9 +139,9 @@ def test_bounds_of_residuals_are_those_of_indicators(model, order, table, rng):
         law = fit.mode, fit.cholesky, draws
         if model is poisson and order == 1:
             with pytest.raises(amc.errors.IncompatibleError, match="second_derivative_bound="):
-                expansion_bound(target, order, numbers, None, law)
+                bound_of_rows(target, order, numbers, None, law)
         else:
-            bounds.append(expansion_bound(target, order, numbers, None, law))
+            bounds.append(bound_of_rows(target, order, numbers, None, law)[0])
     if bounds:
         one, other = bounds
         np.testing.assert_allclose(one.rates, other.rates, rtol=1e-6)

@@ -9,7 +9,7 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.expansion.bounds import expansion_bound
+from approxmcmc.expansion.bounds import bound_of_rows
 from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.interop.linear_predictor import PredictorsOfPyMC
 from approxmcmc.samplers.pdmp.split import split
@@ -106,7 +106,7 @@ def test_processes_and_residuals_of_weighted_rows_are_those_of_copies(name, of, 
             expansion = Posterior(target, order).expansion
             numbers = np.empty((target.n_obs, expansion.columns))
             expansion.expand(fit.mode, numbers)
-            bound = expansion_bound(target, order, numbers, None, law)
+            bound = bound_of_rows(target, order, numbers, None, law)[0]
             rates.append(bound.rates.sum(dtype=float) * bound.reach(law[2][0], law[2][1], bound.numbers))
         np.testing.assert_allclose(*rates, rtol=0.05)  # units come from rows drawn at random
 
