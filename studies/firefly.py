@@ -234,9 +234,15 @@ def published() -> dict[str, PaperValue]:
         for label, pair in rows.items():
             for number, measure in zip(pair, ("queries", "ESS per 1000 steps"), strict=True):
                 values[f"{target}, {label}: {measure}"] = PaperValue(
-                    number, "1", PRINTED, measure=measure, setting=label, target=target, differs=differs,
+                    number,
+                    "1",
+                    PRINTED,
+                    measure=measure,
+                    setting=label,
+                    target=target,
+                    differs=differs,
                     margin=MARGINS[measure] * number,
-                )  # fmt: skip
+                )
         for (of, label), number in SPEED_UPS.items():
             base = "exact_langevin" if "langevin" in label else "exact"
             if of == target:

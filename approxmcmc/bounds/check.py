@@ -141,7 +141,7 @@ def check_bound(
     xarray.DataTree
         At the root, with dims `knob` and ``bound`` (b1 ... b5, and all but b4 also with Delta_max for delta, see
         :func:`exact`; w2 and w4, see :func:`perturbation`): `value`, `label`, `verdict`, `looseness`, and `premises`,
-        what a bound rests on or why there is none. With dim `knob`: `distance`, `distance_lower`, `distance_upper`,
+        what a bound rests on, or why it is missing. With dim `knob`: `distance`, `distance_lower`, `distance_upper`,
         `noise_floor`; the same for the Wasserstein distance, which w2 and w4 bound: `wasserstein`,
         `wasserstein_lower`, `wasserstein_upper`, `wasserstein_floor`; `tv` (from the matrices) with `label_tv`;
         `delta`, `delta_max` with `label_delta_max`. With dim ``k``: ``eta``, the contraction of k exact steps, if there

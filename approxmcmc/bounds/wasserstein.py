@@ -298,7 +298,7 @@ def _limit_with_rare_chains(lengths: np.ndarray, tail: float) -> np.ndarray:
     """Return the upper limit of the share of chains still apart times that of their mean ratio, by (pair, step).
 
     A mean over chains of which few are still apart has a skewed error, which Student's t ignores. The ratio of fewer
-    than two such chains has no limit of its own: that after fewer steps is used; infinite if there is none.
+    than two such chains has no limit of its own: that after fewer steps is used; infinite without one.
     """
     replications = lengths.shape[1]
     apart = lengths > 0.0

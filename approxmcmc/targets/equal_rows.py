@@ -77,7 +77,7 @@ class KnownRows:
         self._arrays = arrays
 
     def places(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the index of the known row that equals each of some rows; -1 if there is none; int64.
+        """Return the index of the known row that equals each of some rows; -1 where no row does; int64.
 
         A row with the hash of a known row that differs from it is taken to be new: it only costs a term.
         """

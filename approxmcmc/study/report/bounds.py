@@ -172,7 +172,7 @@ def _ingredients(name: str, check: "xr.DataTree") -> Table:
 
 
 def _premises(name: str, check: "xr.DataTree") -> Iterator[Table]:
-    """Yield a table of what the bounds by audits rest on, or why there is none; nothing if there were no audits."""
+    """Yield a table of what the bounds by audits rest on, or why they are missing; nothing without audits."""
     knob = check.attrs["knob"]
     frame = check.dataset[["label", "premises"]].to_dataframe().reset_index()
     frame = frame[frame["premises"] != ""].assign(bound=lambda rows: [TITLES[str(bound)] for bound in rows["bound"]])
