@@ -56,7 +56,7 @@ class ModelOfPyMC(ReadModel):
         self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
         self.rows = Rows(model, row_dim, data)
         self.shared  # noqa: B018  # hashes of the data that were read
-        self.hash  # noqa: B018
+        self.hash  # noqa: B018  # of the model as it was read, whatever its data become
         self.effects = group_effects(model, self.rows.n_rows, self._score) if scale_effects else []
         scaled = [(effect.effect, effect.scale) for effect in self.effects if effect.scale is not None]
         self.scales = {model.rvs_to_values[v]: model.replace_rvs_by_values([scale])[0] for v, scale in scaled}

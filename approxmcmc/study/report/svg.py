@@ -97,8 +97,11 @@ def _name_texts(figure: "MatplotlibFigure", worded: Callable[[str], str]) -> Non
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
-        if (named := worded(shown := text.get_text())) != shown:  # type: ignore[attr-defined]
-            text.set_text(named)  # type: ignore[attr-defined]
+        assert isinstance(text, Text)  # findobj is typed by the base of all artists
+        shown = text.get_text()
+        named = worded(shown)
+        if named != shown:
+            text.set_text(named)
 
 
 def rounded(document: str) -> str:
