@@ -20,6 +20,8 @@ import xarray as xr
 from approxmcmc.contracts import Target, Variables
 from approxmcmc.contracts.arguments import about, naming_the_arguments
 from approxmcmc.diagnostics.clock import RECORD, with_clock
+from approxmcmc.diagnostics.cmdstan import read_cmdstan
+from approxmcmc.diagnostics.library_results import UNNAMED, is_states, library_result
 from approxmcmc.diagnostics.moments import GROUP, described, has_only_moments
 from approxmcmc.diagnostics.records import LENGTHS, group, lengths, tuning_totals
 from approxmcmc.engine.extras import extra
@@ -31,7 +33,6 @@ Traces = Any  # what `as_list` takes: one trace or several, in any form that `as
 REPLICATE = "replicate"
 REPLICATES = ("chain", "trace")
 ENSEMBLES = ("emcee", "zeus")  # libraries whose chains are walkers that depend on each other
-UNNAMED = "theta"
 SHOWN = 4  # most names in a message
 
 
@@ -52,12 +53,15 @@ def as_trace(
         One of:
 
         - a trace: an xarray.DataTree, an InferenceData of older ArviZ, or the path of a netCDF file or Zarr folder;
+        - the path of a CSV file that CmdStan wrote, or a list of them, one for each chain: the draws after the
+          warm-up, with the seconds that CmdStan states;
         - a dict of arrays by variable, shape (chain, draw, ...), or (draw, ...) for one chain; or of such dicts by
           group (``posterior``, ``sample_stats``);
         - an array of flat thetas, shape (chain, draw, dim) or (draw, dim);
         - a list of chains, each in one of these forms, of any lengths;
-        - a finished ``MCMC`` of numpyro, an ``EnsembleSampler`` of emcee, the states of blackjax (an object with a
-          field ``position``, leading axes (draw,) or (draw, chain)).
+        - a finished ``MCMC`` of numpyro, with the extra fields that it collected; an ``EnsembleSampler`` of emcee;
+          the states of blackjax (an object with a field ``position``, leading axes (draw,) or (draw, chain)), or what a
+          loop of blackjax returns, ``(states, infos)``.
     target
         Target, or a trace, whose names, shapes and labels the draws get. Variables are matched by name and coordinates
         by label. If one of the two has no labels of its own (0, 1, ..., or x0, x1, ...), coordinates are matched by
@@ -219,7 +223,7 @@ def weights_of(trace: xr.DataTree) -> np.ndarray | None:
 def _is_several(traces: Any) -> bool:
     if isinstance(traces, (xr.DataTree, xr.Dataset, np.ndarray, str, os.PathLike, Mapping)):
         return False
-    is_one = any(hasattr(traces, name) for name in ("position", "__array__")) or callable(_groups_of(traces))
+    is_one = is_states(traces) or hasattr(traces, "__array__") or callable(_groups_of(traces))
     return isinstance(traces, Iterable) and not is_one
 
 
@@ -240,7 +244,7 @@ def _tree(draws: Any, template: Variables | None, what: str = "draws") -> xr.Dat
     if isinstance(draws, Mapping) and isinstance(draws.get("posterior"), (Mapping, xr.Dataset)):
         groups = {str(name): _dataset(values, template) for name, values in draws.items()}
         return _complete(xr.DataTree.from_dict(groups), what)
-    if isinstance(draws, (list, tuple)) and not hasattr(draws, "position"):
+    if isinstance(draws, (list, tuple)) and not is_states(draws):
         if not draws:
             raise InvalidInputError(f"`{what}` needs at least one chain; found an empty list.")
         return _joined([_tree(chain, template, what) for chain in draws])
@@ -248,6 +252,8 @@ def _tree(draws: Any, template: Variables | None, what: str = "draws") -> xr.Dat
 
 
 def _read(path: Path) -> xr.DataTree:
+    if path.suffix == ".csv":
+        return read_cmdstan(path)
     if not path.is_dir():
         return load(path)
     with extra("sources", "A trace in a Zarr folder"):
@@ -262,41 +268,37 @@ def _read(path: Path) -> xr.DataTree:
 
 
 def _foreign(draws: Any, template: Variables | None, what: str) -> xr.DataTree:
-    attrs: dict[str, Any] = {}
-    values: Any
+    """Return arrays, or a finished result of another library, as a tree."""
     if isinstance(draws, (Mapping, xr.Dataset, np.ndarray)):
-        values = draws
-    elif hasattr(draws, "get_samples"):  # numpyro.infer.MCMC
-        kernel = type(getattr(draws, "sampler", None)).__name__
-        attrs = {"inference_library": "numpyro"} | ({REPLICATE: "trace"} if kernel in ("AIES", "ESS") else {})
-        values = {name: np.asarray(each) for name, each in draws.get_samples(group_by_chain=True).items()}
-    elif hasattr(draws, "get_chain"):  # emcee.EnsembleSampler: (draw, walker, dim)
-        attrs = {"inference_library": "emcee"}
-        values = np.moveaxis(np.asarray(draws.get_chain()), 1, 0)
-    elif hasattr(draws, "position"):  # states of blackjax: (draw, ...) or (draw, chain, ...)
-        attrs = {"inference_library": "blackjax"}
-        values = _chains_first(draws.position, template)
-    elif hasattr(draws, "__array__"):  # an array of JAX or PyTorch
-        values = np.asarray(draws)
-    else:
-        raise InvalidInputError(
-            f"`{what}`: a trace is needed, an xarray.DataTree such as `sample` and `load` return, or a path, a dict of "
-            "arrays, an array, a list of chains, or a result of numpyro, emcee or blackjax; found a "
-            f"{type(draws).__name__}."
+        posterior = _dataset(draws, template)
+        if not isinstance(draws, xr.Dataset):
+            _warn_of_swapped_axes(posterior)
+        return xr.DataTree.from_dict({"posterior": posterior})
+    result = library_result(draws, template)
+    if result is not None:
+        attrs = {"inference_library": result.library} | ({REPLICATE: "trace"} if result.is_ensemble else {})
+        groups = {"posterior": _dataset(result.values, template).assign_attrs(attrs)}
+        if result.records:
+            groups["sample_stats"] = _dataset(result.records, None)
+        return xr.DataTree.from_dict(groups)
+    if hasattr(draws, "__array__"):  # an array of JAX or PyTorch
+        return xr.DataTree.from_dict({"posterior": _dataset(np.asarray(draws), template)})
+    raise InvalidInputError(
+        f"`{what}`: a trace is needed, an xarray.DataTree such as `sample` and `load` return, or a path, a dict of "
+        "arrays, an array, a list of chains, or a result of numpyro, emcee or blackjax; found a "
+        f"{type(draws).__name__}."
+    )
+
+
+def _warn_of_swapped_axes(posterior: xr.Dataset) -> None:
+    chains = posterior.sizes["chain"]
+    draws = posterior.sizes["draw"]
+    if chains > draws > 0:
+        warn(
+            f"Arrays need the axes (chain, draw, ...), so these are {chains} chains of {draws} draws. If they are one "
+            "chain, give them a first axis: `values[None]`; if draws come first, swap the axes.",
+            ApproxMCMCWarning,
         )
-    return xr.DataTree.from_dict({"posterior": _dataset(values, template).assign_attrs(attrs)})
-
-
-def _chains_first(position: Any, template: Variables | None) -> Any:
-    if isinstance(position, Mapping):
-        return {name: _chain_axis_first(np.asarray(values), template, name) for name, values in position.items()}
-    return _chain_axis_first(np.asarray(position), template, None)
-
-
-def _chain_axis_first(values: np.ndarray, template: Variables | None, name: str | None) -> np.ndarray:
-    shape = None if template is None else template.shapes.get(name, ()) if name else (template.size,)
-    n_leading = values.ndim - len(shape) if shape is not None else min(values.ndim - (name is None), 2)
-    return np.moveaxis(values, 1, 0) if n_leading == 2 else values
 
 
 def _dataset(values: Any, template: Variables | None) -> xr.Dataset:

@@ -184,3 +184,64 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch, name, library, s
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtraError, match=r"approxmcmc\[foreign\]"):
         getattr(whole_chains, name)(**settings).draw_chain(target(), seconds=None, draws=1, seed=1, initial=np.zeros(2))
+
+
+# --- finished runs of the libraries themselves, which `as_trace` reads ---
+
+
+def run_of_emcee():
+    emcee = pytest.importorskip("emcee")
+    ensemble = emcee.EnsembleSampler(
+        8, 3, lambda at: -0.5 * sum(x**2 for x in at.values()), parameter_names=["a", "b", "c"]
+    )
+    ensemble.run_mcmc(np.random.default_rng(0).normal(size=(8, 3)), 40)
+    return ensemble
+
+
+def run_of_numpyro():
+    numpyro = pytest.importorskip("numpyro")
+    import jax
+
+    def model():
+        numpyro.sample("beta", numpyro.distributions.Normal(np.zeros(3), 1.0))
+
+    kernel = numpyro.infer.NUTS(model)
+    run = numpyro.infer.MCMC(
+        kernel, num_warmup=20, num_samples=40, num_chains=2, chain_method="sequential", progress_bar=False
+    )
+    run.run(jax.random.PRNGKey(0), extra_fields=("num_steps",))
+    return run
+
+
+def run_of_blackjax():
+    blackjax = pytest.importorskip("blackjax")
+    import jax
+
+    kernel = blackjax.hmc(lambda at: -0.5 * (at["beta"] ** 2).sum(), 0.5, np.ones(3), 4)
+    return blackjax.util.run_inference_algorithm(
+        jax.random.PRNGKey(0), kernel, 40, initial_position={"beta": jax.numpy.zeros(3)}
+    )
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(
+    ("made", "shapes", "records", "replicates"),
+    [
+        (run_of_emcee, dict.fromkeys("abc", (8, 40)), {"lp"}, 1),
+        (run_of_numpyro, {"beta": (2, 40, 3)}, {"num_steps", "diverging"}, 2),
+        (run_of_blackjax, {"beta": (1, 40, 3)}, {"acceptance_rate", "is_divergent", "num_integration_steps"}, 1),
+    ],
+)
+def test_a_finished_run_is_a_trace(made, shapes, records, replicates):
+    result = made()
+    trace = amc.as_trace(result, seconds=2.0)
+    assert {name: values.shape for name, values in trace["posterior"].data_vars.items()} == shapes
+    assert records < set(trace["sample_stats"].data_vars)
+    assert all(np.isfinite(values).all() for values in trace["posterior"].data_vars.values())
+    reference = amc.as_trace({name: np.zeros((4, 400, *shape[2:])) for name, shape in shapes.items()})
+    for name in shapes:
+        reference["posterior"][name].values[:] = np.random.default_rng(0).normal(
+            size=reference["posterior"][name].shape
+        )
+    found = amc.risk([result, result], amc.as_trace(reference), clock=2.0, n_bootstrap=10)
+    assert int(found["n_replicates"]) == 2 * replicates

@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 
 import approxmcmc as amc
+from approxmcmc.diagnostics.traces import as_list
 from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError
 from tests.fakes import fake_trace
 from tests.studies.toys import ToyTarget
@@ -70,6 +71,35 @@ def test_every_form_gives_the_same_draws(form):
     posterior = amc.as_trace(FORMS[form](values), TARGET)["posterior"]
     np.testing.assert_array_equal(posterior["beta"].transpose("chain", "draw", ...), values)
     assert posterior["chain"].values.tolist() == [0, 1, 2]
+
+
+def states(*leading):
+    """States of blackjax, with a log density for each draw, and the records of each step."""
+    values = np.random.default_rng(0).normal(size=(*leading, 2))
+    infos = collections.namedtuple("Info", "acceptance_rate momentum")(np.ones(leading), values)
+    return State({"beta": values}, np.zeros(leading)), infos
+
+
+def test_the_density_of_states_says_which_axes_are_those_of_a_variable():
+    """A vector of two coordinates is not two chains, and no target is needed."""
+    one, infos = states(DRAWS)
+    for draws in (one, (one, infos), (one, (one, infos))):
+        np.testing.assert_array_equal(amc.as_trace(draws)["posterior"]["beta"], one.position["beta"][None])
+    many, infos = states(DRAWS, CHAINS)
+    trace = amc.as_trace((many, infos))
+    np.testing.assert_array_equal(trace["posterior"]["beta"], np.moveaxis(many.position["beta"], 1, 0))
+    assert list(trace["sample_stats"].data_vars) == ["acceptance_rate"]
+    assert len(as_list((many, infos))) == 1
+
+
+def test_axes_that_are_unknown_or_swapped_are_not_guessed():
+    with pytest.raises(InvalidInputError, match="would be 50 chains of 3 draws"):
+        amc.as_trace(states(CHAINS, DRAWS)[0])
+    with pytest.raises(InvalidInputError, match="do not say which of their axes"):
+        amc.as_trace(State({"beta": thetas()}, None))
+    with pytest.warns(ApproxMCMCWarning, match="these are 50 chains of 2 draws"):
+        amc.as_trace({"beta": thetas()[0]})
+    assert amc.as_trace({"beta": thetas()[0]}, TARGET)["posterior"].sizes["chain"] == 1
 
 
 @pytest.mark.parametrize("kind", ["nc", "zarr"])
