@@ -17,7 +17,7 @@ from approxmcmc.diagnostics.moments import as_reference, described, has_only_mom
 from approxmcmc.diagnostics.rank_statistics import bulk_ess
 from approxmcmc.diagnostics.records import check_confidence, group, sums, tuning_totals
 from approxmcmc.diagnostics.risk import errors_of, summarise, unknown_means
-from approxmcmc.diagnostics.running import NEVER, Completions, completion_clocks, is_approximation, knows
+from approxmcmc.diagnostics.running import AXES, NEVER, Completions, completion_clocks, is_approximation, knows
 from approxmcmc.diagnostics.standard import TO_TENTH_SD, Departures, departures
 from approxmcmc.diagnostics.traces import Traces, aligned, as_list, replicates, weights_of
 from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError, warn
@@ -151,7 +151,9 @@ def compare_samplers(
             "seconds": spent,
             "warning": f"its {over} is unknown" + "; pass clock=" * (over == "time")
             if not known
-            else _warnings(at_budget["risk"], float(np.mean(gold.mcse**2)), len(errors), traces, how_wrong),
+            else _warnings(
+                at_budget["risk"], float(np.mean(gold.mcse**2)), traces, how_wrong, clocks=own, budget=budget, over=over
+            ),
         }
     table = pd.DataFrame.from_dict(rows, orient="index").sort_values("risk", kind="stable", na_position="last")
     ranks = pd.array(np.arange(1, len(table) + 1), dtype="Int64")
@@ -266,17 +268,24 @@ def _data_and_decisions(traces: Sequence[xr.DataTree]) -> dict[str, float]:
 
 
 def _warnings(
-    risk: float, mcse_sq: float, n_replicates: int, traces: Sequence[xr.DataTree], how_wrong: Departures | None
+    risk: float,
+    mcse_sq: float,
+    traces: Sequence[xr.DataTree],
+    how_wrong: Departures | None,
+    *,
+    clocks: Sequence[Completions],
+    budget: float,
+    over: str,
 ) -> str:
     found: list[Any] = [] if how_wrong is None else [*how_wrong.sentences]
     stuck = sum(_n_stuck(group(trace, "posterior")) for trace in traces)
     unknown = unknown_means(traces)
-    if n_replicates == 1:
+    if len(clocks) == 1 and not is_approximation(traces[0]):
         found.append("one replicate: bias and variance unknown")
     if unknown:
         found.append(f"{unknown}: averages are unknown from there on")
     elif np.isnan(risk):
-        found.append("a replicate has no draw within the budget, or ended before the budget was used")
+        found.append(_why_unknown(clocks, budget, over))
     elif mcse_sq > _REFERENCE_SHARE * risk:
         found.append(f"reference too coarse: its squared error is {mcse_sq:.2g}")
     if stuck:
@@ -285,6 +294,21 @@ def _warnings(
     stops = {str(group(trace, "sample_stats").attrs.get("stopped", "")) for trace in traces}
     found.extend(f"stopped: {stop}" for stop in sorted(stops & {"failure", "interrupt"}))
     return "; ".join(found)
+
+
+def _why_unknown(clocks: Sequence[Completions], budget: float, over: str) -> str:
+    """Return why some chain has no average at the budget: it has no draw yet, or ended before."""
+    unit = AXES[over][1].replace("1", "data")
+    last_start = max(float(clock.ends[0]) if len(clock.ends) else np.inf for clock in clocks)
+    if np.isinf(last_start):
+        return "a chain has no draw"
+    if last_start > budget:
+        return (
+            f"no draw within the budget of {budget:.3g} {unit}: the last chain has its first draw after "
+            f"{last_start:.3g} {unit}; give all runs as much, or pass a larger `budget`"
+        )
+    first_end = min(clock.until for clock in clocks)
+    return f"a chain ended after {first_end:.3g} {unit}, before the budget of {budget:.3g} {unit} was used"
 
 
 def _n_stuck(posterior: xr.Dataset) -> int:

@@ -445,6 +445,26 @@ def test_settings_that_are_too_slow_for_the_budget_are_named():
     assert "Some chain of exact had no draw by then, so its error is unknown." in sentences(scores, 1)
 
 
+def test_with_a_budget_in_draws_each_setting_has_a_curve(tmp_path):
+    """The chains of one setting are a thousand times slower, so it has no draw when those of the others end."""
+    results = make_results(failed=False)
+    traces = setting_traces(results)
+    slow = "austerity[epsilon=0.05]"
+    for trace in traces[slow]:
+        stats = trace["sample_stats"]
+        for clock in ("perf_counter_diff", "thread_time_diff"):
+            if clock in stats:
+                stats[clock] = 1000.0 * stats[clock]
+    contest = contest_of(results, "toy", traces)
+    known = contest.over_time[contest.over_time.risk.notna()]
+    assert set(known.setting) == set(traces)
+    ends = known.groupby("setting").time.max()
+    assert ends[slow] > 100.0 * ends.drop(slow).max()
+    answer = " ".join(answers([contest]))
+    assert f"Some chain of {slow} had no draw by then" in answer
+    assert re.search(rf"At the end of their own chains: {re.escape(slow)} .* after {number(ends[slow])} s", answer)
+
+
 def test_what_is_said_of_several_targets_is_said_once_and_last():
     alike = [scores_of(row_of("exact", 1.0)), scores_of(row_of("exact", 1.0), row_of("fast", 0.1))]
     told = answers(alike)

@@ -91,12 +91,16 @@ def sentences(scores: Scores, verdicts: int) -> list[str]:
         few = f"{fewest} per setting are too few for a verdict: {LEAST_REPLICATES} are needed."
         return [
             f"{opening}the least typical error {words_of(estimand)} was measured for {order.best}: {error}. {few}",
+            *_without_a_draw(scores, order, estimand),
             *_departures(scores, order),
         ]
+    is_alone = len(order.unknown) == len(table) - 1 > 0
+    best = f"only {order.best} has draws in every chain" if is_alone else f"use {order.best}"
     exact = ". It is the exact sampler: no approximation had less error" if order.best == scores.exact else ""
     return [
-        f"{opening}use {order.best}: its typical error {words_of(estimand)} is {error}{exact}.",
+        f"{opening}{best}: its typical error {words_of(estimand)} is {error}{exact}.",
         *_others(table, order, estimand),
+        *_without_a_draw(scores, order, estimand),
         *_against_exact(table, scores.exact, order, verdicts),
         *_parts(table.loc[order.best], order.best, scores.exact),
         *_other_estimands(scores, order.best),
@@ -115,7 +119,7 @@ def _error(table: Any, name: str, estimand: str) -> str:
 
 
 def _others(table: Any, order: Ranking, estimand: str) -> list[str]:
-    """Return sentences on the settings that are worse beyond chance, and on those without a draw."""
+    """Return sentences on the settings that are worse beyond chance."""
     parts = []
     if order.worse:
         best = typical(table.loc[order.best]).value
@@ -124,9 +128,28 @@ def _others(table: Any, order: Ranking, estimand: str) -> list[str]:
         times = f", {typical(table.loc[order.worse[0]]).value / best:.2g} times as much" if best > 0.0 else ""
         more = f"; and {rest}" if rest else ""
         parts.append(f"Worse beyond chance: {named[0]}{times}{''.join(f'; {one}' for one in named[1:])}{more}.")
-    if order.unknown:
-        error = "its error is" if len(order.unknown) == 1 else "their errors are"
-        parts.append(f"Some chain of {in_words(order.unknown)} had no draw by then, so {error} unknown.")
+    return parts
+
+
+def _without_a_draw(scores: Scores, order: Ranking, estimand: str) -> list[str]:
+    """Return sentences on the settings without a draw by then, and on their errors at the end of their own chains.
+
+    Chains of a budget in draws end at different times, and a warm-up may be longer than a budget of seconds.
+    """
+    if not order.unknown:
+        return []
+    error = "its error is" if len(order.unknown) == 1 else "their errors are"
+    parts = [f"Some chain of {in_words(order.unknown)} had no draw by then, so {error} unknown."]
+    ends = []
+    for name in order.unknown[:MOST_NAMED]:
+        end = scores.at_own_end(estimand, name)
+        if end is not None:
+            ends.append(f"{name} {_error(end, name, estimand)} after {number(float(end.time.iloc[0]))} s")
+    if ends:
+        parts.append(
+            f"At the end of their own chains: {'; '.join(ends)}. The chains of {order.best} ended before: to compare "
+            "at equal time, give all settings a budget of so many seconds."
+        )
     return parts
 
 
@@ -136,6 +159,8 @@ def _against_exact(table: Any, exact: str | None, order: Ranking, verdicts: int)
         return []
     if exact is None:
         return ["No exact setting takes part, so there is no ratio to one."]
+    if exact in order.unknown:
+        return []
     row = table.loc[order.best]
     ratio = typical(row, "ratio")
     if not math.isfinite(ratio.value):

@@ -100,8 +100,8 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     replicates = {label: done_replicates(results, target, label, len(runs)) for label, runs in traces.items()}
     planned = results.records[results.records.target == target].groupby("label").size()
     judge = _Judge.of(results.study, traces, reference)
-    grid = _grid(longest)
-    over_time = judge.errors({label: np.union1d(grid, budgets) for label in traces}, clocks, "time")
+    grids = {label: _grid(end) for label, end in _own_ends(clocks).items()}
+    over_time = judge.errors({label: np.union1d(grid, budgets) for label, grid in grids.items()}, clocks, "time")
     counted = {label: runs for label, runs in traces.items() if knows(runs, "datapoints_touched")}
     touched = {label: completion_clocks(runs, "datapoints_touched", True) for label, runs in counted.items()}
     ends = {label: _grid(_longest([listed])) for label, listed in touched.items()}
@@ -123,7 +123,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
         reference,
         clock,
         budgets,
-        over_time=pd.DataFrame([row for errors in over_time for row in errors.at(grid).rows()]),
+        over_time=pd.DataFrame([row for errors in over_time for row in errors.at(grids[errors.setting]).rows()]),
         over_data=pd.DataFrame([row for errors in over_data for row in errors.rows()]),
         clock_name=clock.name,
         waits={label: setup_seconds(runs) for label, runs in traces.items()} if foreign else {},
@@ -273,6 +273,17 @@ def _longest(clocks: Iterable[Sequence[Completions]]) -> float:
     listed = [clock for each in clocks for clock in each]
     end = min(clock.until for clock in listed)
     return 2.0 * max(float(clock.ends[0]) for clock in listed) if math.isinf(end) else end
+
+
+def _own_ends(clocks: Mapping[str, Sequence[Completions]]) -> dict[str, float]:
+    """Return the longest time that every replicate of each setting reached; a fit has the end of the slowest setting.
+
+    With a budget in draws the settings end at different times.
+    """
+    ends = {label: min(clock.until for clock in listed) for label, listed in clocks.items()}
+    finite = [end for end in ends.values() if not math.isinf(end)]
+    of_fits = max([_longest(clocks.values()), *finite])
+    return {label: of_fits if math.isinf(end) else end for label, end in ends.items()}
 
 
 def _grid(end: float) -> np.ndarray:

@@ -59,7 +59,8 @@ def risk_against_time(scores: Scores) -> Figure:
         x_label=f"{scores.clock_name} time per chain (s)",
         caption="Risk = bias² + variance of the running mean against seconds of sampling (compilation and set-up out, "
         "tuning and warm-up in). A straight line of slope −1 is error dominated by variance; a line that levels off "
-        "has met its bias. A fitted distribution is a level line from the end of its fit.",
+        "has met its bias. A fitted distribution is a level line from the end of its fit. Each curve ends with its "
+        "setting's shortest chain.",
     )
 
 

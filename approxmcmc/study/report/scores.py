@@ -111,6 +111,14 @@ class Scores:
         table = self.at_budgets
         return table[(table.estimand == estimand) & (table.time == time)].set_index("setting")
 
+    def at_own_end(self, estimand: str, setting: str) -> "pd.DataFrame | None":
+        """Return the last known point of a setting's curve over time, indexed by setting; None without any."""
+        if self.over_time is None or self.over_time.empty:
+            return None
+        curves = self.over_time
+        known = curves[(curves.estimand == estimand) & (curves.setting == setting) & curves.risk.notna()]
+        return None if known.empty else known.sort_values("time").tail(1).set_index("setting")
+
     def at_last_budget(self, estimand: str) -> "pd.DataFrame":
         """Return one row per setting at the longest common time, indexed by setting."""
         return self.at(estimand, self.times[-1])

@@ -220,3 +220,19 @@ def test_a_padded_chain_counts_until_its_end():
     apart = amc.risk(pieces, REFERENCE, n_bootstrap=10, grid=[100.0, 200.0])
     xr.testing.assert_equal(amc.risk(whole, REFERENCE, n_bootstrap=10, grid=[100.0, 200.0]), apart)
     assert amc.risk(whole, REFERENCE, n_bootstrap=10, grid=[300.0])["risk"].isnull().all()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "budget", "words"),
+    [
+        (1000.0, None, r"no draw within the budget of 400 s: the last chain has its first draw after 1e\+03 s"),
+        (0.5, 300.0, "a chain ended after 200 s, before the budget of 300 s was used"),
+    ],
+)
+def test_a_comparison_says_why_a_run_has_no_average(seconds, budget, words):
+    runs = {
+        name: fake_trace(draws(), name="theta", labels=LABELS, seconds_per_draw=each)
+        for name, each in {"fast": 1.0, "other": seconds}.items()
+    }
+    table = amc.compare_samplers(runs, REFERENCE, budget=budget, n_bootstrap=10)
+    assert re.search(words, table["warning"]["other"])
