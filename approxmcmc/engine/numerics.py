@@ -112,6 +112,15 @@ def exp(x: float) -> float:
     return exp_to_700(700.0 if x > 700.0 else x)  # type: ignore[no-any-return]
 
 
+LARGEST_LOG = 300.0  # beyond it, and below its negative, a shape or scale stays constant: lgamma and log stay finite
+
+
+@compiled
+def bounded_exp(log_scale: float) -> float:
+    """Return a shape or a scale from its logarithm, within the limits; a search may try points beyond them."""
+    return math.exp(max(min(log_scale, LARGEST_LOG), -LARGEST_LOG))
+
+
 @compiled
 def softplus(x: float) -> float:
     """Return log(1 + exp(x)). NaN stays NaN; softplus(inf) = inf; below x = -700 the result is 1e-304, not smaller."""

@@ -95,8 +95,11 @@ def compare_gradient(target: Any, theta: np.ndarray, allowed: float) -> None:
         return float(compiled.log_prior(point) + terms.sum())
 
     expected = oracles.derivative(log_density, theta)
-    size = 1.0 + np.abs(expected).max()
-    assert np.abs(found - expected).max() <= allowed * size, f"gradient {found}, numerical {expected}"
+    allowed *= 1.0 + np.abs(expected).max()
+    if np.abs(found - expected).max() > allowed:
+        # The density of a Laplace prior has a kink at its location, between the points of one model in 400.
+        expected = oracles.derivative(log_density, theta, oracles.SHORT_STEP)
+    assert np.abs(found - expected).max() <= allowed, f"gradient {found}, numerical {expected}"
 
 
 def _same_differences(what: str, found: np.ndarray, expected: np.ndarray, allowed: float) -> None:

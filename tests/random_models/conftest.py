@@ -1,5 +1,9 @@
 """Set-up of the tests of random models: functions of PyTensor that are made in a tenth of the time."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+
 import pymc.initial_point  # noqa: F401  # reads FAST_COMPILE by its module
 import pytest
 from pytensor import config
@@ -16,6 +20,23 @@ from approxmcmc.interop.summed import draws, model as summed_model
 # tenths of the time. What the library rewrites itself (`graphs.simplify`) is rewritten here, too.
 MERGED = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["merge"]))
 READERS = kernels, returned, check, coordinates, effects, values, draws, summed_model
+USUAL = {module: module.PYTHON for module in READERS}
+FAST_COMPILE = mode.FAST_COMPILE
+
+
+@contextmanager
+def usual_rewriting() -> Iterator[None]:
+    """Make functions as runs of users make them: where p = 1 - exp(-exp(eta)) is 1, only rewriting avoids 0 / 0."""
+    with pytest.MonkeyPatch.context() as patch:
+        _set_modes(patch, FAST_COMPILE, USUAL)
+        yield
+
+
+def _set_modes(patch: pytest.MonkeyPatch, fast_compile: Mode, of_readers: dict[ModuleType, Mode]) -> None:
+    patch.setitem(mode.predefined_modes, "FAST_COMPILE", fast_compile)
+    patch.setattr(mode, "FAST_COMPILE", fast_compile)
+    for module, mode_of_reader in of_readers.items():
+        patch.setattr(module, "PYTHON", mode_of_reader)
 
 
 @pytest.fixture(autouse=True)
@@ -27,9 +48,6 @@ def gradients_of_priors_by_pytensor(monkeypatch):
 @pytest.fixture(autouse=True)
 def functions_without_rewriting(monkeypatch):
     """Make functions of PyTensor without rewriting their graphs, and variables without stack traces."""
-    monkeypatch.setitem(mode.predefined_modes, "FAST_COMPILE", MERGED)
-    monkeypatch.setattr(mode, "FAST_COMPILE", MERGED)
-    for module in READERS:
-        monkeypatch.setattr(module, "PYTHON", MERGED)
+    _set_modes(monkeypatch, MERGED, dict.fromkeys(READERS, MERGED))
     with config.change_flags(traceback__limit=0):
         yield

@@ -7,7 +7,8 @@ rows are those of the quadratic function that interpolates the log density, othe
 
 whose error is of the order of :math:`\exp(-2 \pi^2 \sigma^2 / h^2)` for a normal integrand of standard deviation
 :math:`\sigma`; with :math:`h = 0.8 \sigma` that is 4e-14, and below 1e-5 for the integrands here, which are nearly
-normal. Each grid is placed by the mean and the covariance on the one before, until these agree.
+normal. The first grid is placed by the prior of the effects, which may be a thousand times narrower in one direction
+than in another; each other grid by the mean and the covariance on the one before, until these agree.
 """
 
 import itertools
@@ -21,20 +22,21 @@ from tests.random_models.models import RandomModel
 
 Values = dict[str, np.ndarray]
 STEP = 1e-3  # of derivatives by four points: error of order 1e-12
+SHORT_STEP = 1e-5  # of those near a kink, which four points at STEP would stride over: error of order 1e-9
 SPACING, REACH = 0.8, 7.6  # step and half width of a grid, in standard deviations
-GRIDS, WIDEST, NARROWER = 6, 2.0, 0.2  # most grids, the width of the first, and the least ratio of the next
+GRIDS, NARROWER = 6, 0.2  # most grids, and the least ratio of the width of the next
 NEAR = 0.1  # nats by which the integrals of two grids differ where the later one is right to its rounding
 
 
-def derivative(function: Callable[[np.ndarray], Any], theta: np.ndarray) -> np.ndarray:
+def derivative(function: Callable[[np.ndarray], Any], theta: np.ndarray, length: float = STEP) -> np.ndarray:
     """Return the derivatives of a function at theta in each of its coordinates; shape (dim, ...)."""
     columns = []
     for place in range(len(theta)):
         step = np.zeros(len(theta))
-        step[place] = STEP
+        step[place] = length
         near = np.asarray(function(theta + step)) - np.asarray(function(theta - step))
         far = np.asarray(function(theta + 2 * step)) - np.asarray(function(theta - 2 * step))
-        columns.append((8.0 * near - far) / (12.0 * STEP))
+        columns.append((8.0 * near - far) / (12.0 * length))
     return np.array(columns)
 
 
@@ -101,7 +103,14 @@ def log_joint(model: RandomModel, values: Values, groups: Groups, u: np.ndarray)
     """Return, for each group, the log density of its rows and effects at effects u of all groups; shape (groups,)."""
     found = with_effects(values, groups, u)
     rows = model.flat_rows(found)
-    total = np.array([rows[groups.rows == group].sum() for group in range(groups.n_groups)])
+    of_rows = np.array([rows[groups.rows == group].sum() for group in range(groups.n_groups)])
+    return of_rows + log_prior_of_effects(model, values, groups, u)
+
+
+def log_prior_of_effects(model: RandomModel, values: Values, groups: Groups, u: np.ndarray) -> np.ndarray:
+    """Return the log density of the effects u of each group; shape (groups,)."""
+    found = with_effects(values, groups, u)
+    total = np.zeros(groups.n_groups)
     for name, axis in groups.axes.items():
         prior = model.log_prior_of(name, found)
         events = np.moveaxis(prior, axis, 0) if prior.ndim == values[name].ndim else prior
@@ -128,13 +137,24 @@ def integral(model: RandomModel, values: Values, groups: Groups) -> Integral:
     def at(u: np.ndarray) -> np.ndarray:
         return log_joint(model, values, groups, u)
 
+    def prior(u: np.ndarray) -> np.ndarray:
+        return log_prior_of_effects(model, values, groups, u)
+
     normal = all(one.law.name == "Normal" for one in model.observed.values())
     shape = groups.n_groups, n_effects(values, groups)
-    return _of_quadratic(at, *shape) if normal else _on_grid(at, *shape)
+    if normal:
+        log, mean, cov = _of_quadratic(at, *shape)
+    else:
+        _, centre, scale = _of_quadratic(prior, *shape)
+        log, mean, cov = _on_grid(at, centre, np.linalg.cholesky(scale))
+    return Integral(log, mean, np.sqrt(np.diagonal(cov, axis1=1, axis2=2)))
 
 
-def _of_quadratic(at: Callable[[np.ndarray], np.ndarray], n_groups: int, k: int) -> Integral:
-    """Return the integral of exp(c + b'u - u'A u / 2), found from the values at 0, e_i and e_i + e_j."""
+Moments = tuple[np.ndarray, np.ndarray, np.ndarray]  # log integral (groups,), mean (groups, K), covariance
+
+
+def _of_quadratic(at: Callable[[np.ndarray], np.ndarray], n_groups: int, k: int) -> Moments:
+    """Return the moments of exp(c + b'u - u'A u / 2), found from the values at 0, e_i and e_i + e_j."""
     unit = np.broadcast_to(np.eye(k)[:, None, :], (k, n_groups, k))
     zero = at(np.zeros((n_groups, k)))
     plus = [at(unit[i]) - zero for i in range(k)]
@@ -148,15 +168,18 @@ def _of_quadratic(at: Callable[[np.ndarray], np.ndarray], n_groups: int, k: int)
     cov = np.linalg.inv(A)
     mean = (cov @ b[..., None])[..., 0]
     log = zero + 0.5 * (b * mean).sum(axis=1) + 0.5 * k * np.log(2.0 * np.pi) - 0.5 * np.linalg.slogdet(A)[1]
-    return Integral(log, mean, np.sqrt(np.diagonal(cov, axis1=1, axis2=2)))
+    return log, mean, cov
 
 
-def _on_grid(at: Callable[[np.ndarray], np.ndarray], n_groups: int, k: int) -> Integral:
-    """Sum over grids around the mean of each group's effects, in units of their covariance; all groups at once."""
-    mean, root = np.zeros((n_groups, k)), np.broadcast_to(WIDEST * np.eye(k), (n_groups, k, k))
+def _on_grid(at: Callable[[np.ndarray], np.ndarray], mean: np.ndarray, root: np.ndarray) -> Moments:
+    """Sum over grids around the mean of each group's effects, in units of their covariance; all groups at once.
+
+    The first grid has the nodes ``mean + root @ node``; shapes (groups, K) and (groups, K, K).
+    """
+    k = mean.shape[1]
     line = np.arange(-REACH, REACH + SPACING / 2, SPACING)
     nodes = np.array(list(itertools.product(line, repeat=k)))
-    before = np.full(n_groups, np.inf)
+    before = np.full(len(mean), np.inf)
     for _ in range(GRIDS):
         u = mean + np.einsum("gij,nj->ngi", root, nodes)
         values = np.array([at(one) for one in u])
@@ -165,13 +188,12 @@ def _on_grid(at: Callable[[np.ndarray], np.ndarray], n_groups: int, k: int) -> I
         mean = (weights[..., None] * u).sum(axis=0)
         centred = u - mean
         cov = np.einsum("ng,ngi,ngj->gij", weights, centred, centred)
-        sd = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
         if np.abs(log - before).max() < NEAR:
             break
         before = log
         # A grid far wider than the integrand sees a single node; the next grid is then a fifth as wide.
         root = np.linalg.cholesky(cov + NARROWER**2 * root @ np.swapaxes(root, 1, 2))
-    return Integral(log, mean, sd)
+    return log, mean, cov
 
 
 class Sum(NamedTuple):

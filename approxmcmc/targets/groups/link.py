@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import allocating
+from approxmcmc.engine.numerics import bounded_exp
 from approxmcmc.engine.terms.batches import Data
 
 AS_IT_IS = 0
@@ -66,7 +67,7 @@ def factors_of(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
         value = theta[places[0, f, 0]]
         kind = places[0, f, 1]
         if kind == EXP:
-            factors[f] = math.exp(value)
+            factors[f] = bounded_exp(value)
         elif kind == ABS:
             factors[f] = abs(value)
         elif kind == ABS_TANH:
@@ -85,7 +86,7 @@ def add_factor_slopes(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray,
         j = places[0, f, 0]
         kind = places[0, f, 1]
         if kind == EXP:
-            slope = math.exp(theta[j])
+            slope = bounded_exp(theta[j])
         elif kind == ABS:
             slope = np.sign(theta[j])
         elif kind == ABS_TANH:

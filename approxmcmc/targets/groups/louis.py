@@ -8,14 +8,13 @@ The first part needs few numbers for each row, namely the means of l''(eta_im) t
 n M + n p^2 operations instead of n M p^2. Kernels write expansions in phi; :func:`pull_back` converts them to theta.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import batched
-from approxmcmc.engine.numerics import exp
+from approxmcmc.engine.numerics import bounded_exp, exp
 from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.targets.groups.newton import largest_group
 from approxmcmc.targets.groups.row_sums import work_space
@@ -122,7 +121,7 @@ def make_expand(
         second = np.empty((K, K))
         slope = np.empty(n_nodes)
         bend = np.empty(n_nodes)
-        shape = math.exp(phi[last]) if has_shape else 1.0
+        shape = bounded_exp(phi[last]) if has_shape else 1.0
         for place in range(lo, hi):
             g = datum_at(order, place)
             value = nodes(phi, data, g, space)

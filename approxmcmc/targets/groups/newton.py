@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import batched
+from approxmcmc.engine.numerics import bounded_exp
 from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.targets.groups.row_sums import Space, work_space
 
@@ -159,7 +160,7 @@ def make_refit(
         eta = space.eta
         a = space.a
         u = space.mode
-        shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
+        shape = bounded_exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
         b = np.empty(q)
         for g in range(G):
             lo = spans[g, 0]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import batched
-from approxmcmc.engine.numerics import exp, log
+from approxmcmc.engine.numerics import bounded_exp, exp, log
 from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.families.normal import HALF_LOG_2_PI
 from approxmcmc.targets.groups.newton import ARRIVED, largest_group, predict, predictors, solve_turned
@@ -71,7 +71,7 @@ def make_nodes(
         q = 1 if one_column else sizes[0, 1]
         p = W.shape[2] - q
         n_nodes = rule.shape[2]
-        shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
+        shape = bounded_exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
         predictors(phi, W, lo, n, q, space.eta, space.a)
         prepare(responses, lo, n, space)
         predict(phi[p:], q, starts[g], mode, space.A, C)
@@ -151,7 +151,7 @@ def make_add_gradient(
         u = space.u
         weight = space.weight
         in_effect = space.step
-        shape = math.exp(phi[last]) if has_shape else 1.0
+        shape = bounded_exp(phi[last]) if has_shape else 1.0
         for place in range(lo, hi):
             g = datum_at(order, place)
             value = nodes(phi, data, g, space)
@@ -198,7 +198,7 @@ def make_log_joint(
         responses = data[1]
         spans = data[2]
         q = 1 if one_column else data[5][0, 1]
-        shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
+        shape = bounded_exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
         eta = np.empty(1)
         a = np.empty((1, K))
         for g in range(spans.shape[0]):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import batched, compiled
+from approxmcmc.engine.numerics import bounded_exp
 from approxmcmc.engine.terms.batches import Data
 from approxmcmc.targets.groups.newton import predict, predictors, solve_turned
 from approxmcmc.targets.groups.row_sums import Space, work_space
@@ -160,7 +161,7 @@ def make_draw_latents(
             C = space.C
             for b in range(phis.shape[0]):
                 phi = phis[b]
-                shape = math.exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
+                shape = bounded_exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
                 predictors(phi, W, lo, n, q, space.eta, space.a)
                 prepare(responses, lo, n, space)
                 predict(phi[p:], q, starts[g], u, space.A, C)

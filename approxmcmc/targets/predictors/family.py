@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, allocating, closure, compiled
+from approxmcmc.engine.numerics import LARGEST_LOG, bounded_exp
 from approxmcmc.engine.terms.batches import Data, row_reader
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.families.curvature import KINDS, curvature_minorant
@@ -202,15 +203,6 @@ def form_of_partials(
         for j, bound in enumerate(partials):
             total += math.comb(order, j) * bound * first ** (order - j) * second**j
     return total
-
-
-LARGEST_LOG = 300.0  # beyond it, and below its negative, the shape stays constant, so that lgamma stays finite
-
-
-@compiled
-def bounded_exp(log_shape: float) -> float:
-    """Return the exponential of a log shape within the limits."""
-    return math.exp(max(min(log_shape, LARGEST_LOG), -LARGEST_LOG))
 
 
 @compiled
