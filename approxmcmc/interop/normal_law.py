@@ -42,7 +42,7 @@ def normal_design(source: ModelOfPyMC, found: Predictors, operation: Any, parame
 def _of_means(source: ModelOfPyMC, found: Predictors, mean: Any, J: int) -> Design:
     """Return a design that begins with the J means: that of `found` if it does so, else a new one."""
     theta = np.random.default_rng(0).normal(size=found.design.dim)
-    function = pytensor.function([source.theta], mean, mode="FAST_COMPILE")
+    function = pytensor.function([source.theta], mean, mode="FAST_COMPILE", on_unused_input="ignore")
     at_theta = np.asarray(function(theta)).T
     of_rows = [quantity.size for quantity in found.quantities if quantity.row_axis is not None]
     if of_rows == [J] and np.allclose(found.design.eta(theta, slice(None))[:J], at_theta, rtol=1e-9, atol=1e-9):

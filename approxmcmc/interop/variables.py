@@ -132,8 +132,13 @@ def describe_variables(
 
 
 def labels_of_model(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, list[Any]]]:
-    """Return the dims of a model's variables by name, and its coords."""
-    named = {name: dims for name, dims in model.named_vars_to_dims.items() if None not in dims}
+    """Return the dims of a model's variables by name, and its coords.
+
+    Where indicators are summed out, the rows of a group lie along an axis of their own, but the user's data do not:
+    the dims are those of the user's model.
+    """
+    users = getattr(model, "given", model)
+    named = {name: dims for name, dims in users.named_vars_to_dims.items() if None not in dims}
     dims = {name: tuple(map(str, axes)) for name, axes in named.items()}
     return dims, {str(name): list(labels) for name, labels in model.coords.items() if labels is not None}
 

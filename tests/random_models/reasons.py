@@ -42,16 +42,24 @@ def users_of(model: RandomModel, name: str) -> list[str]:
 
 
 def reads_several(model: RandomModel, name: str) -> bool:
-    """Return whether a row depends on several groups of a variable along each of its axes."""
+    """Return whether a row is computed from several groups of a variable along each of its axes.
+
+    A group that is not a number shows all rows that are computed from it, a product with 0 included.
+    """
     values = _values(model)
     for axis, length in enumerate(model.free[name].shape):
         if length > 1:
-            try:
-                oracles.groups_of(model, values, {name: axis})
-            except AssertionError:
-                continue
-            return False
+            readers = np.array([_reads(model, values, name, axis, group) for group in range(length)])
+            if readers.sum(axis=0).max() <= 1:
+                return False
     return True
+
+
+def _reads(model: RandomModel, values: dict[str, np.ndarray], name: str, axis: int, group: int) -> np.ndarray:
+    other = np.array(values[name], dtype=np.float64)
+    np.moveaxis(other, axis, 0)[group] = np.nan
+    with np.errstate(invalid="ignore"):
+        return np.isnan(model.flat_rows({**values, name: other}))
 
 
 def effects_to_integrate(model: RandomModel) -> list[str]:
@@ -78,7 +86,8 @@ def effects_to_integrate(model: RandomModel) -> list[str]:
 
 Rule = tuple[str, Callable[..., bool]]
 # Names of classes in PyMC, where they differ from those that users call.
-NAMES = {"NegBinomial": "NegativeBinomial", "Mixture": "ZeroInflatedPoisson"}
+NAMES = {"NegBinomial": "NegativeBinomial", "Mixture": "ZeroInflatedPoisson", "WeibullBeta": "Weibull"}
+OF_OPERATIONS = ("Weibull", "ZeroInflatedPoisson")  # in PyMC, no single operation with parameters
 # Log densities that are not concave in the location: at y = 0, log(1 - psi + psi exp(-exp(eta))) bends upwards, and
 # that of beta rows does so far from the observed fraction.
 NOT_CONCAVE = ("StudentT", "ZeroInflatedPoisson", "Beta")
@@ -101,6 +110,11 @@ def _entries(model: RandomModel) -> int:
 def _noises(model: RandomModel) -> int:
     """Return how many observed variables have a noise or a shape beside their predictor."""
     return sum(one.law.name in WITH_SHAPES for one in model.observed.values())
+
+
+def _has_known_noise(model: RandomModel) -> bool:
+    """Return whether normal rows have known numbers as the scale of their noise, or in it."""
+    return any(name.startswith("noise") for name in model.data_names)
 
 
 # Reasons not to integrate effects out, each named with the variables concerned.
@@ -142,7 +156,7 @@ OF_EFFECTS: list[Rule] = [
     ),
     (
         r"[\w ]+: the shape of [\w ]+ rows \(alpha or sigma\) differs from row to row",
-        lambda model: len(model.observed) > 1 and _noises(model) > 1,
+        lambda model: len(model.observed) > 1 and (_noises(model) > 1 or _has_known_noise(model)),
     ),
     (
         r"[\w ]+: observed variables with the distributions ([\w ,]+) are not supported together: .*",
@@ -150,7 +164,7 @@ OF_EFFECTS: list[Rule] = [
     ),
     (
         r"[\w ]+: the scale of the noise is not one parameter times known numbers",
-        lambda model: len(model.observed) > 1 and _noises(model) > 1,
+        lambda model: len(model.observed) > 1 and (_noises(model) > 1 or _has_known_noise(model)),
     ),
     (
         r"[\w ]+: the quadrature's error of (\S+) nats with \d+ nodes is above 0.01",
@@ -187,6 +201,14 @@ OF_ROWS: list[Rule] = [
         lambda model, one, other, n: one == other == n and int(n) in _lengths(model),
     ),
     (
+        r"the likelihood of '\w+' cannot be evaluated on some of its (\d+) rows alone\..* an entry for each row, .*",
+        lambda model, n: (
+            bool(model.discrete)
+            and int(n) == _entries(model)
+            and any(int(n) in one.shape for name, one in model.free.items() if name not in model.discrete)
+        ),
+    ),
+    (
         r"the free variables \['(\w+)'\] are discrete, .* they cannot be summed out: (.*)\. Sample the model .*",
         lambda model, name, why: name in model.discrete and _is_true(model, f"{name}: {why}", OF_STATES),
     ),
@@ -213,6 +235,10 @@ OF_STATES: list[Rule] = [
     (
         r"(\w+): some rows of (\w+) depend on none of its entries",
         lambda model, name, rows: not _reached(model, name, rows).all(),
+    ),
+    (
+        r"(\w+): the rows of (\w+) have the distribution (\w+), which PyMC builds from several operations, .*",
+        lambda model, name, rows, law: _is_law(_law_of(model, rows), law) and _law_of(model, rows) in OF_OPERATIONS,
     ),
 ]
 

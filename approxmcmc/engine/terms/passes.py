@@ -38,7 +38,8 @@ def over_blocks[T](work: Callable[[int, int], T], n_obs: int, block: int = BLOCK
     """
 
     def checked_work(lo: int, hi: int) -> T:
-        result = work(lo, hi)
+        with np.errstate(all="ignore"):  # far from the mode terms are infinite; of machine code NumPy would not warn
+            result = work(lo, hi)
         raise_kept()
         return result
 

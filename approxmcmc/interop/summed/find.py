@@ -50,7 +50,8 @@ def indicators(model: Any, variables: Sequence[Any]) -> Indicators:
     for variable in observed:
         if not isinstance(variable.owner.op, RandomVariable):
             raise NotPossibleError(
-                f"the {law_name(variable)} variable {variable.name} depends on it, and cannot be read"
+                f"the rows of {variable.name} have the distribution {law_name(variable)}, which PyMC builds from "
+                "several operations, so the parameters of each state cannot be put into it"
             )
     parents = {variable: variable.owner.op.dist_params(variable.owner) for variable in (*observed, *variables)}
     values = ValuesOfGraph(model, [parameter for parameters in parents.values() for parameter in parameters])

@@ -108,7 +108,6 @@ class Padding:
 
     def rebuild(self, graphs: Sequence[Sequence[Any]]) -> list[list[Any]]:
         """Rebuild lists of graphs over the padded rows of all groups, one group after the other."""
-        graphs = [replace_nodes(terms, _added_to_zeros) for terms in graphs]
         replacements: dict[Any, Any] = {}
         for leaf in leaves([graph for terms in graphs for graph in terms]):
             array = value_of(leaf)
@@ -180,7 +179,8 @@ def _fold(model: Any, graphs: Sequence[Sequence[Any]], *, shared: bool) -> list[
             replaced, {leaf: pt.constant(value_of(leaf)) for leaf in leaves(replaced) if is_shared(leaf)}
         )
     folded: Any = rewrite_graph(replaced, include=("merge", "canonicalize"), clone=True)
-    flat = iter(rebuild(folded, {new: pt.specify_shape(old, new.type.shape) for old, new in free.items()}))
+    own = rebuild(folded, {new: pt.specify_shape(old, new.type.shape) for old, new in free.items()})
+    flat = iter(replace_nodes(own, _added_to_zeros))
     return [[next(flat) for _ in terms] for terms in graphs]
 
 

@@ -480,3 +480,35 @@ def test_a_run_stores_indicators_under_the_names_of_the_model(rng):
     assert posterior.attrs["integrated"] == "z (2 values) of 20 entries summed out"
     some = amc.latents(trace, amc.from_pymc(model), groups=[3, 5])
     assert dict(some["z"].sizes) == {"chain": 2, "draw": 50, "obs": 2} and "share" not in some
+
+
+def test_data_have_the_dims_of_the_users_model(rng):
+    """States of groups with dims lie along an axis of the terms that the user's rows do not have."""
+    group = np.arange(12) % 3
+    with pm.Model(coords={"site": ["a", "b", "c"]}) as model:
+        m = pm.Normal("m", 0.0, 1.0, shape=2)
+        k = pm.Bernoulli("k", 0.3, dims="site")
+        pm.Normal("y", m[k[group]], 1.0, observed=rng.normal(size=12))
+    trace = amc.sample(
+        amc.from_pymc(model),
+        amc.MetropolisHastings(amc.RandomWalk(0.1), amc.ExactTest()),
+        draws=2,
+        tune=1,
+        chains=1,
+        random_seed=1,
+        progressbar=False,
+        audit_every=None,
+    )
+    assert trace["observed_data"]["y"].dims == ("y_dim_0",)
+    assert trace["posterior"]["k"].dims == ("chain", "draw", "site")
+
+
+@pytest.mark.parametrize("read", [{}, {"integrate": False, "structure": False}], ids=["found", "as a graph"])
+def test_rows_that_depend_on_no_parameter_are_rows(read, rng):
+    """A design of zeros, as of a category without rows, leaves no parameter in the graph of the rows."""
+    with pm.Model() as model:
+        b = pm.Normal("b", 0.0, 1.0, shape=1)
+        eta = np.zeros((12, 1)) @ b
+        logits = pm.math.stack([np.zeros(12), eta, -0.5 * eta], axis=1)
+        pm.Categorical("y", logit_p=logits, observed=rng.integers(0, 3, 12))
+    assert amc.from_pymc(model, **read).n_obs == 12
