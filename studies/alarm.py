@@ -65,9 +65,9 @@ def side_by_side(results) -> list:
     rows, weights = [], []
     for name in results.study.targets:
         network = results.target(name)
-        traces = {label: found for (target, label), found in results.traces().items() if target == name}
+        traces = {label: chains for (target, label), chains in results.traces().items() if target == name}
         spent = [
-            int(trace["sample_stats"]["likelihood_evaluations"].sum()) for found in traces.values() for trace in found
+            int(trace["sample_stats"]["likelihood_evaluations"].sum()) for chains in traces.values() for trace in chains
         ]
         draws = max(100, int(np.median(spent)) // network.n_obs)
         seeds = range(results.study.replicates)
@@ -77,8 +77,8 @@ def side_by_side(results) -> list:
         for variable in network.names:
             exact = network.probability({variable: 1})
             estimates = {
-                label: [float(trace["posterior"][variable].mean()) for trace in found]
-                for label, found in traces.items()
+                label: [float(trace["posterior"][variable].mean()) for trace in chains]
+                for label, chains in traces.items()
             }
             estimates["likelihood weighting"] = [
                 float(amc.diagnostics.importance_estimates(trace)[variable].sel(moment="mean")) for trace in drawn
@@ -116,15 +116,15 @@ def _weights(name: str, network, drawn, draws: int) -> dict:
     )
     return (
         {"evidence": ", ".join(QUERIES[name]), "draws": draws, "KL": kl, "needed draws": math.exp(kl)}
-        | mean_interval([found["kl"] for found in attrs]).columns("estimated KL")
-        | mean_interval([found["ess"] / draws for found in attrs]).columns("ESS per draw")
+        | mean_interval([attributes["kl"] for attributes in attrs]).columns("estimated KL")
+        | mean_interval([attributes["ess"] / draws for attributes in attrs]).columns("ESS per draw")
         | {
             "exact ESS per draw": 1.0 / float(joint.ravel() @ np.exp(log_rho)),
             "error bound": float(bound["error_bound"]),
             "self-normalised error": float(bound["self_normalised_error"]),
             "but with chance": float(bound["self_normalised_risk"]),
         }
-        | mean_interval([found["log_normalizer"] for found in attrs]).columns("log evidence")
+        | mean_interval([attributes["log_normalizer"] for attributes in attrs]).columns("log evidence")
         | {"exact log evidence": network.log_evidence()}
     )
 
@@ -148,8 +148,8 @@ def errors_against_evaluations(results) -> list:
     network, rows = results.target("calls"), []
     exact = network.probability({"B": 1})
     figure, axes = subplots(1, 1, figsize=(7.2, 4.0))
-    runs = {label: found for (target, label), found in results.traces().items() if target == "calls"}
-    for place, (label, traces) in enumerate(runs.items()):
+    runs = {label: chains for (target, label), chains in results.traces().items() if target == "calls"}
+    for index, (label, traces) in enumerate(runs.items()):
         running, clocks = [], []
         for trace in traces:
             values = trace["posterior"]["B"].to_numpy()[0]
@@ -159,7 +159,7 @@ def errors_against_evaluations(results) -> list:
         places = np.unique(np.geomspace(min(10, length), length, 30).astype(int)) - 1
         error = np.sqrt(np.mean([(path[places] - exact) ** 2 for path in running], axis=0))
         clock = np.mean([path[places] for path in clocks], axis=0)
-        axes.plot(clock, error, color=COLOURS[place % len(COLOURS)], label=label)
+        axes.plot(clock, error, color=COLOURS[index % len(COLOURS)], label=label)
         rows += [{"setting": label, "evaluations": c, "rms error": e} for c, e in zip(clock, error, strict=True)]
     axes.set_xscale("log")
     axes.set_yscale("log")

@@ -72,7 +72,7 @@ def schedules(results: Any) -> list[Any]:
     """Tabulate planned schedules and the pilots' cost; draw epsilon and data used along one annealed chain."""
     import pandas as pd
 
-    traces = next((found for (_, label), found in results.traces().items() if label == "annealed"), [])
+    traces = next((chains for (_, label), chains in results.traces().items() if label == "annealed"), [])
     if not traces:
         return []
     rows = []
@@ -114,10 +114,10 @@ def reached(test: Any, budget: float) -> list[tuple[float, int]]:
     """Return epsilon and steps of each epoch that a budget reaches on the canonical case; the last may be cut short."""
     out, left = [], budget
     for epsilon, steps in zip(test.epsilons, (*test.steps, 2**60), strict=True):
-        made = min(steps, round(left / arm(epsilon).cost))
-        if made > 0:
-            out.append((epsilon, made))
-            left -= made * arm(epsilon).cost
+        affordable = min(steps, round(left / arm(epsilon).cost))
+        if affordable > 0:
+            out.append((epsilon, affordable))
+            left -= affordable * arm(epsilon).cost
     return out
 
 
@@ -131,10 +131,10 @@ def canonical(results: Any) -> list[Any]:
     from approxmcmc.acceptance.annealing_rule import Ingredients
 
     arms = [arm(epsilon) for epsilon in EPSILONS]
-    known = Ingredients(
+    ingredients = Ingredients(
         np.array(EPSILONS), *(np.array([getattr(a, n) for a in arms]) for n in ("bias", "variance", "cost"))
     )
-    test = amc.acceptance.annealing_schedule(known)
+    test = amc.acceptance.annealing_schedule(ingredients)
     budgets = BUDGETS[:: 4 if results.preset == "smoke" else 1]
     rows = []
     for budget in budgets:
@@ -148,8 +148,8 @@ def canonical(results: Any) -> list[Any]:
     data = pd.DataFrame(rows)
     figure, grid = subplots(1, 1, figsize=(6.4, 4.2), squeeze=False)
     panel = grid[0][0]
-    for place, (label, curve) in enumerate(data.groupby("setting", sort=False)):
-        style = {"color": INK, "linewidth": 2.0} if label == "annealed" else {"color": COLOURS[place % len(COLOURS)]}
+    for index, (label, curve) in enumerate(data.groupby("setting", sort=False)):
+        style = {"color": INK, "linewidth": 2.0} if label == "annealed" else {"color": COLOURS[index % len(COLOURS)]}
         panel.plot(curve.passes, curve["to exact"], label=label, **style)
     panel.set_xscale("log")
     panel.set_ylim(0.7, 2.0)

@@ -129,12 +129,12 @@ def mnist_against_a_long_chain(results) -> list:
 
     name, frames = "mnist_7v9", {}
     for (target, label), traces in results.traces().items():
-        found = results.bias(target, label)
-        if target == name and found is not None:
-            gap = gap_to_gold(found, as_one_run(traces), reference_of(results.target(name), results.preset))
-            table = found[["bias", "bias_lower", "bias_upper", "posterior_sd"]].to_dataframe()
-            told = table[["bias", "bias_lower", "bias_upper"]].div(table["posterior_sd"], axis=0)
-            frames[label] = told.join(gap, how="inner")
+        estimate = results.bias(target, label)
+        if target == name and estimate is not None:
+            gap = gap_to_gold(estimate, as_one_run(traces), reference_of(results.target(name), results.preset))
+            table = estimate[["bias", "bias_lower", "bias_upper", "posterior_sd"]].to_dataframe()
+            in_sds = table[["bias", "bias_lower", "bias_upper"]].div(table["posterior_sd"], axis=0)
+            frames[label] = in_sds.join(gap, how="inner")
     if not frames:
         return []
     rows = -(-len(frames) // 3)
@@ -154,7 +154,7 @@ def mnist_against_a_long_chain(results) -> list:
         "A point for each coefficient of MNIST, in posterior sds: the bias estimated by audits (95 % interval) against "
         "the difference of means from a long exact chain, which has Monte Carlo errors of both chains."
     )
-    told = (
+    in_sds = (
         "rms z: root mean square of the differences in units of their standard errors; 1 where both are right. "
         "Correlations mean nothing "
         "where the biases are as small as the errors."
@@ -162,7 +162,7 @@ def mnist_against_a_long_chain(results) -> list:
     data = pd.concat([table.rename_axis("estimand").reset_index().assign(setting=k) for k, table in frames.items()])
     return [
         Figure("Biases of MNIST against a long exact chain", caption, figure, data),
-        Table("Agreement on MNIST", told, pd.DataFrame(rows)),
+        Table("Agreement on MNIST", in_sds, pd.DataFrame(rows)),
     ]
 
 

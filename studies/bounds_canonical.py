@@ -85,12 +85,12 @@ def laws(results) -> dict:
     grid = grid_of(target)
     setting = results.study.settings()[0].sampler
     T = bounds.transition_matrix(target, amc.MetropolisHastings(setting.proposal, amc.ExactTest()), grid)
-    found = {0.0: (T, bounds.exact(T, T))}
+    chains_by_epsilon = {0.0: (T, bounds.exact(T, T))}
     for setting in results.study.settings():
         if epsilon := setting.sampler.test.epsilon:
             T_hat = bounds.transition_matrix(target, setting.sampler, grid)
-            found[epsilon] = (T_hat, bounds.exact(T, T_hat))
-    return found
+            chains_by_epsilon[epsilon] = (T_hat, bounds.exact(T, T_hat))
+    return chains_by_epsilon
 
 
 def table_of_bounds(results) -> list:
@@ -98,19 +98,19 @@ def table_of_bounds(results) -> list:
     import pandas as pd
 
     rows = []
-    for epsilon, (_, found) in laws(results).items():
-        row = {"epsilon": epsilon} | {name: float(found[name]) for name in ("tv", "delta_max", "delta", "e_delta")}
+    for epsilon, (_, exact) in laws(results).items():
+        row = {"epsilon": epsilon} | {name: float(exact[name]) for name in ("tv", "delta_max", "delta", "e_delta")}
         for name in ("b1", "b2", "b3", "b4", "b5", "b3_delta_max"):
-            row[name] = f"{float(found[name]):.3g} {found[f'label_{name}'].item()}"
-            row[f"{name} / truth"] = float(found[f"looseness_{name}"])
+            row[name] = f"{float(exact[name]):.3g} {exact[f'label_{name}'].item()}"
+            row[f"{name} / truth"] = float(exact[f"looseness_{name}"])
         rows.append(row)
-    found = next(iter(laws(results).values()))[1]
-    etas = ", ".join(f"{value:.5f}" for value in found["eta"].values[:10])
+    exact = next(iter(laws(results).values()))[1]
+    etas = ", ".join(f"{value:.5f}" for value in exact["eta"].values[:10])
     caption = (
         "Total variation distance between the two stationary distributions on the grid, errors of one step, and "
         "bounds with their labels. Labels are about the two matrices; that the approximate matrix is the sampler's "
         "is heuristic (the Gaussian regime). "
-        f"Contraction eta_1 ... eta_10 = {etas}; sum over k >= 0: {float(found['sum_eta']):.5f}."
+        f"Contraction eta_1 ... eta_10 = {etas}; sum over k >= 0: {float(exact['sum_eta']):.5f}."
     )
     frame = pd.DataFrame(rows)
     headings, formats = headings_of(frame), {"epsilon": "g"}
@@ -125,8 +125,8 @@ def performance(results) -> list:
     z2 = grid**2 * target.n_obs
     rows = []
     proposal = results.study.settings()[0].sampler.proposal.probabilities(target, grid[:, None])
-    for epsilon, (T_hat, found) in laws(results).items():
-        law = found["stationary_hat"].values
+    for epsilon, (T_hat, exact) in laws(results).items():
+        law = exact["stationary_hat"].values
         chosen = law[:, None] * proposal
         use = 1.0
         if epsilon:
@@ -141,7 +141,7 @@ def performance(results) -> list:
         rows.append(
             {
                 "epsilon": epsilon,
-                "bias of E z^2": float((law - found["stationary"].values) @ z2),
+                "bias of E z^2": float((law - exact["stationary"].values) @ z2),
                 "asymptotic variance": asymptotic_variance(T_hat.values, law, z2),
                 "acceptance": float((chosen * acceptance).sum() / chosen.sum()),
                 "data used": use,
@@ -158,9 +158,9 @@ def performance(results) -> list:
         )
     figure, axes = subplots(1, 1, figsize=(6.4, 4.0))
     budgets = np.geomspace(30, 1e6, 60)
-    for place, row in frame.iterrows():
-        risk = row["bias of E z^2"] ** 2 + price[place] / budgets
-        axes.loglog(budgets, risk / (price[0] / budgets), color=COLOURS[place % len(COLOURS)], label=f"{row.epsilon:g}")
+    for index, row in frame.iterrows():
+        risk = row["bias of E z^2"] ** 2 + price[index] / budgets
+        axes.loglog(budgets, risk / (price[0] / budgets), color=COLOURS[index % len(COLOURS)], label=f"{row.epsilon:g}")
     axes.axhline(1.0, color="gray", linewidth=0.6)
     axes.set_ylim(0.5, 100.0)
     axes.set_xlabel("passes over the data")

@@ -142,23 +142,23 @@ def coupled_sweeps(results) -> list:
     rows, without = [], []
     for name, field in fields(results).items():
         few = field.n_states.size > 30
-        found = bounds.couplings(
+        coupled = bounds.couplings(
             field, amc.Gibbs(), lag=20, n_couplings=8 if few else 300, random_seed=SEED, max_steps=LONGEST_COUPLING,
             progressbar=False,
         )  # fmt: skip
-        if found.attrs["unmet"]:  # a curve of the couplings that met alone is no bound
-            without.append(f"{name} sites: {found.attrs['unmet']} of {found.sizes['coupling']}")
+        if coupled.attrs["unmet"]:  # a curve of the couplings that met alone is no bound
+            without.append(f"{name} sites: {coupled.attrs['unmet']} of {coupled.sizes['coupling']}")
             continue
         for t in (0, 2, 5, 10):
-            at = bounds.coupling_bound(found["meeting_time"].values, 20, times=[t]).isel(time=0)
+            at = bounds.coupling_bound(coupled["meeting_time"].values, 20, times=[t]).isel(time=0)
             numbers = {
                 "bound": float(at["tv_bound"]),
                 "bound_lower": float(at["tv_lower"]),
                 "bound_upper": float(at["tv_upper"]),
-                "rho (heuristic)": float(found["rho"]),
-                "C (heuristic)": float(found["C"]),
+                "rho (heuristic)": float(coupled["rho"]),
+                "C (heuristic)": float(coupled["C"]),
             }
-            rows.append({"target": name, "sweeps": t, **numbers, "label": found.attrs["label"]})
+            rows.append({"target": name, "sweeps": t, **numbers, "label": coupled.attrs["label"]})
     caption = (
         "Upper bound on the distance of exact Gibbs from its stationary distribution, started from independent fair "
         "states, by couplings "

@@ -104,32 +104,32 @@ def errors_of_decisions(results) -> list:
     for setting in results.study.settings():
         if not setting.sampler.test.epsilon:
             continue
-        found = bounds.estimate_delta(
+        estimate = bounds.estimate_delta(
             target, setting.sampler, n_pairs=n_pairs, replications=replications, random_seed=SEED, tune=500,
             initvals=mode, progressbar=False,
         )  # fmt: skip
         names = ("delta_sampled", "delta_quantile", "delta_max", "delta_max_model", "mean_error_upper")
         rows.append(
             {"epsilon": setting.sampler.test.epsilon}
-            | {name: f"{float(found[name]):.3g} {found[f'label_{name}'].item()}" for name in names}
-            | {"mean_error (heuristic)": float(found["mean_error"])}
-            | {"data read": found.attrs["datapoints_touched"]}
+            | {name: f"{float(estimate[name]):.3g} {estimate[f'label_{name}'].item()}" for name in names}
+            | {"mean_error (heuristic)": float(estimate["mean_error"])}
+            | {"data read": estimate.attrs["datapoints_touched"]}
         )
-        points.append((setting.sampler.test.epsilon, found))
+        points.append((setting.sampler.test.epsilon, estimate))
     figure, axes = subplots(1, 1, figsize=(6.4, 4.0))
     data = []
-    for place, (epsilon, found) in enumerate(points):
+    for index, (epsilon, estimate) in enumerate(points):
         axes.plot(
-            found["error_model"],
-            found["error"],
+            estimate["error_model"],
+            estimate["error"],
             ".",
-            color=COLOURS[place],
+            color=COLOURS[index],
             markersize=3,
             label=f"epsilon = {epsilon:g}",
         )
         data += [
             {"epsilon": epsilon, "error_model": float(model), "error": float(error)}
-            for model, error in zip(found["error_model"], found["error"], strict=True)
+            for model, error in zip(estimate["error_model"], estimate["error"], strict=True)
         ]
     ends = axes.get_xlim()
     axes.plot(ends, ends, color="gray", linewidth=0.6)
@@ -152,8 +152,8 @@ def errors_of_decisions(results) -> list:
 
 def convergence(results) -> list:
     """Draw the bound on the exact chain's distance from its stationary distribution, from couplings."""
-    found = coupled(results)
-    frame = found[["tv_bound", "tv_lower", "tv_upper"]].to_dataframe().reset_index()
+    bound = coupled(results)
+    frame = bound[["tv_bound", "tv_lower", "tv_upper"]].to_dataframe().reset_index()
     figure, axes = subplots(1, 1, figsize=(6.4, 4.0))
     axes.plot(frame["time"], frame["tv_bound"], color=COLOURS[0])
     axes.fill_between(frame["time"], frame["tv_lower"], frame["tv_upper"], color=COLOURS[0], alpha=0.25)
@@ -163,9 +163,9 @@ def convergence(results) -> list:
     caption = (
         "Upper bound on the distance of the exact chain from its stationary distribution, started from N(mode, 4 "
         "cov), by "
-        f"{found.sizes['coupling']} couplings with lag {found.attrs['lag']} (label: {found.attrs['label']}; "
-        f"{found.attrs['unmet']} not met); bootstrap interval. Fitted C = {float(found['C']):.3g}, rho = "
-        f"{float(found['rho']):.5f}, so that B5 multiplies delta by {float(found['b5_factor']):.3g}: heuristic."
+        f"{bound.sizes['coupling']} couplings with lag {bound.attrs['lag']} (label: {bound.attrs['label']}; "
+        f"{bound.attrs['unmet']} not met); bootstrap interval. Fitted C = {float(bound['C']):.3g}, rho = "
+        f"{float(bound['rho']):.5f}, so that B5 multiplies delta by {float(bound['b5_factor']):.3g}: heuristic."
     )
     return [Figure("Couplings of the exact chain", caption, figure, frame)]
 

@@ -51,21 +51,21 @@ def matrices(results) -> dict:
     target = results.target("lattice")
     grid = np.linspace(LOW, HIGH, POINTS.get(results.preset, 241))
     T = bounds.transition_matrix(target, amc.MetropolisHastings(amc.RandomWalk(SCALE), amc.ExactTest()), grid)
-    found = {}
+    by_count = {}
     for setting in results.study.settings():
         T_hat = bounds.transition_matrix(target, setting.sampler, grid)
-        found[setting.sampler.n_auxiliary] = (T_hat, bounds.exact(T, T_hat))
-    return {"grid": grid, "T": T, "found": found}
+        by_count[setting.sampler.n_auxiliary] = (T_hat, bounds.exact(T, T_hat))
+    return {"grid": grid, "T": T, "found": by_count}
 
 
 def error_against_draws(results) -> list:
     """Tabulate and draw one-step error, true distance and bounds against N, the number of auxiliary draws."""
     import pandas as pd
 
-    known = matrices(results)
-    grid, found = known["grid"], {count: exact for count, (_, exact) in known["found"].items()}
+    chains = matrices(results)
+    grid, exact_by_count = chains["grid"], {count: exact for count, (_, exact) in chains["found"].items()}
     rows = []
-    for count, exact in found.items():
+    for count, exact in exact_by_count.items():
         law, law_hat = exact["stationary"].values, exact["stationary_hat"].values
         row = {
             "N": count,
@@ -82,11 +82,11 @@ def error_against_draws(results) -> list:
         rows.append(row)
     frame = pd.DataFrame(rows)
     figure, axes = subplots(1, 1, figsize=(6.4, 4.0))
-    counts = np.array(list(found))
-    for place, (name, label) in enumerate(
+    counts = np.array(list(exact_by_count))
+    for index, (name, label) in enumerate(
         (("delta", "one-step error delta"), ("b4", "bound B4"), ("b3", "bound B3"), ("b2", "bound B2"))
     ):
-        axes.loglog(counts, [float(e[name]) for e in found.values()], "o-", color=COLOURS[place], label=label)
+        axes.loglog(counts, [float(e[name]) for e in exact_by_count.values()], "o-", color=COLOURS[index], label=label)
     biased = counts > 1
     axes.loglog(counts[biased], frame["tv"][biased], "o-", color="black", label="true total variation")
     axes.loglog(counts, frame["delta"][0] / np.sqrt(counts), ":", color="gray", label="1 / sqrt(N)")
@@ -94,7 +94,7 @@ def error_against_draws(results) -> list:
     axes.set_xlabel("auxiliary draws N")
     axes.set_ylabel("total variation")
     axes.legend(fontsize=7)
-    etas = next(iter(found.values()))["eta"].values
+    etas = next(iter(exact_by_count.values()))["eta"].values
     shown = ", ".join(f"eta_{k} = {etas[k - 1]:.4f}" for k in (1, 5, 10, 20))
     slope = np.polyfit(np.log(counts[biased]), np.log(frame["delta"][biased]), 1)[0]
     caption = (
@@ -118,8 +118,8 @@ def chains_against_the_grid(results) -> list:
 
     from approxmcmc.study.report.intervals import mean_interval
 
-    known = matrices(results)
-    grid, found = known["grid"], {count: exact for count, (_, exact) in known["found"].items()}
+    chains = matrices(results)
+    grid, exact_by_count = chains["grid"], {count: exact for count, (_, exact) in chains["found"].items()}
     rows = []
     for (_, label), traces in results.traces().items():
         count = next(s.sampler.n_auxiliary for s in results.study.settings() if s.label == label)
@@ -127,8 +127,8 @@ def chains_against_the_grid(results) -> list:
         rows.append(
             {"N": count}
             | mean_interval(means).columns("chains' mean of theta")
-            | {"matrix's mean": float(found[count]["stationary_hat"].values @ grid)}
-            | {"exact mean": float(found[count]["stationary"].values @ grid)}
+            | {"matrix's mean": float(exact_by_count[count]["stationary_hat"].values @ grid)}
+            | {"exact mean": float(exact_by_count[count]["stationary"].values @ grid)}
         )
     caption = (
         "Mean of theta over chains of the real sampler (Student interval over chains), and of the stationary "
@@ -156,19 +156,21 @@ def langevin(results) -> list:
 
 def over_time(results) -> list:
     """Draw the bounds for every number of steps and the true distance, from the worst start."""
-    known = matrices(results)
+    chains = matrices(results)
     figure, axes = subplots(1, 2, figsize=(9.6, 3.8), sharey=True)
     rows, steps = [], 30 if results.preset == "smoke" else 60
     for axis, count in zip(axes, (1, max(counts_of(results))), strict=True):
-        found = bounds.over_time(known["T"], known["found"][count][0], n_steps=steps)
+        distances = bounds.over_time(chains["T"], chains["found"][count][0], n_steps=steps)
         shown = (("tv", "distance of the laws", INK), ("b4", "B4 at n", COLOURS[0]), ("b3", "B3 at n", COLOURS[1]))
         for name, label, colour in (*shown, ("b5", "Mitrophanov", COLOURS[2])):
-            axis.semilogy(found["step"][1:], found[name][1:], color=colour, label=label)
-        axis.semilogy(found["step"], found["to_posterior"], ":", color=INK, label="noisy distribution to the posterior")
+            axis.semilogy(distances["step"][1:], distances[name][1:], color=colour, label=label)
+        axis.semilogy(
+            distances["step"], distances["to_posterior"], ":", color=INK, label="noisy distribution to the posterior"
+        )
         axis.axhline(1.0, color="gray", linewidth=0.6)
         axis.set_title(f"N = {count}")
         axis.set_xlabel("steps n")
-        rows += found.drop_attrs().to_dataframe().reset_index().assign(N=count).to_dict("records")
+        rows += distances.drop_attrs().to_dataframe().reset_index().assign(N=count).to_dict("records")
     axes[0].set_ylabel("total variation, worst start")
     axes[0].legend(fontsize=7)
     import pandas as pd
@@ -184,9 +186,9 @@ def over_time(results) -> list:
 
 def best_number_of_draws(results) -> list:
     """Draw asymptotic variance and risk against N, and the N that is best at each budget."""
-    known = matrices(results)
-    settings = {count: T_hat for count, (T_hat, _) in known["found"].items()}
-    return noisy_theory.budgets(known["T"], settings, known["grid"])
+    chains = matrices(results)
+    settings = {count: T_hat for count, (T_hat, _) in chains["found"].items()}
+    return noisy_theory.budgets(chains["T"], settings, chains["grid"])
 
 
 def counts_of(results) -> list:

@@ -131,8 +131,8 @@ def setups(results) -> list:
     for (data, label), traces in results.traces().items():
         attrs = traces[0]["posterior"].attrs
         if "setup_influential_rows" in attrs:
-            found = {kind: attrs.get(f"setup_{kind}", float("nan")) for kind in kinds}
-            rows.append({"data": data, "sampler": label, **found})
+            set_up = {kind: attrs.get(f"setup_{kind}", float("nan")) for kind in kinds}
+            rows.append({"data": data, "sampler": label, **set_up})
     caption = "Influential rows, standard deviation of the light remainder, predicted reads of a decision, and seconds."
     return [Table("Set-up", caption, pd.DataFrame(rows))] if rows else []
 

@@ -47,15 +47,15 @@ def exact() -> "amc.MetropolisHastings":
 def expected_bright(target: Any, bound: str, thetas: np.ndarray) -> np.ndarray:
     """Return sum_n (1 - B_n / L_n), the expected number of bright data, at each row of `thetas` (n, dim)."""
     compiled = target.compile()
-    known, _ = checked_bound(target, compiled, bound, touching_point(target, bound, None)[0])
-    gaps = (full_terms(known.gaps, theta, known.data, compiled.n_obs) for theta in thetas)
+    checked, _ = checked_bound(target, compiled, bound, touching_point(target, bound, None)[0])
+    gaps = (full_terms(checked.gaps, theta, checked.data, compiled.n_obs) for theta in thetas)
     return np.array([-np.expm1(-np.maximum(gap, 0.0)).sum() for gap in gaps])
 
 
 def some_draws(traces: Any) -> list[np.ndarray]:
     """Return a few draws of each chain, shape (n, dim) each."""
-    found = [trace["posterior"]["beta"].values[0] for trace in traces]
-    return [draws[:: max(1, len(draws) * len(found) // DRAWS)] for draws in found]
+    draws_of_chains = [trace["posterior"]["beta"].values[0] for trace in traces]
+    return [draws[:: max(1, len(draws) * len(draws_of_chains) // DRAWS)] for draws in draws_of_chains]
 
 
 def updates_and_bounds(results: Any) -> list[Any]:
@@ -65,17 +65,17 @@ def updates_and_bounds(results: Any) -> list[Any]:
 
     rows: list[dict[str, Any]] = []
     for name in results.study.targets:
-        found = {label: traces for (of, label), traces in results.traces().items() if of == name}
-        if "exact" not in found:
+        traces_by_label = {label: traces for (of, label), traces in results.traces().items() if of == name}
+        if "exact" not in traces_by_label:
             continue
-        target, thetas = results.target(name), some_draws(found["exact"])
+        target, thetas = results.target(name), some_draws(traces_by_label["exact"])
         expected = {
             bound: mean_interval([expected_bright(target, bound, draws).mean() for draws in thetas]) for bound in SHARE
         }
         for setting in results.study.settings():
-            if setting.label not in found or setting.sampler_name != "firefly":
+            if setting.label not in traces_by_label or setting.sampler_name != "firefly":
                 continue
-            traces = found[setting.label]
+            traces = traces_by_label[setting.label]
             stats = [trace["sample_stats"] for trace in traces]
             steps = [
                 s.sizes["draw"] * int(trace["posterior"].attrs["thin"]) for s, trace in zip(stats, traces, strict=True)

@@ -113,7 +113,7 @@ def figure_7(results) -> list:
     rng = np.random.default_rng(SEED)
     n_sites = field.n_states.size
     contexts, sites = rng.integers(0, 2, (n_contexts, n_sites)), rng.integers(0, n_sites, n_contexts)
-    settings = {epsilon: found for epsilon, found in by_epsilon(results).items() if epsilon > 0.0}
+    settings = {epsilon: measured for epsilon, measured in by_epsilon(results).items() if epsilon > 0.0}
     figure, axes = subplots(2, max(len(settings), 1), figsize=(2.1 * max(len(settings), 1), 4.4), squeeze=False)
     rows = []
     for column, (epsilon, (test, traces)) in enumerate(settings.items()):
@@ -127,16 +127,16 @@ def figure_7(results) -> list:
             batch_size=min(test.batch_size, n_pairs), n_obs=n_pairs, rule="barker",
         )["error"].values  # fmt: skip
         binned = empirical_conditional(traces[0], field.conditional)
-        for panel, found, name in ((axes[0, column], frozen, "realised"), (axes[1, column], binned, "empirical")):
+        for panel, measured, name in ((axes[0, column], frozen, "realised"), (axes[1, column], binned, "empirical")):
             panel.plot([0, 1], [0, 1], color=INK, linestyle=":", linewidth=0.8)
             panel.plot(grid, expected, color=COLOURS[1], linewidth=1.0)
-            panel.plot(found["exact"], found[name], ".", color=COLOURS[0], markersize=3)
+            panel.plot(measured["exact"], measured[name], ".", color=COLOURS[0], markersize=3)
             panel.set_aspect("equal")
         axes[0, column].set_title(f"epsilon = {epsilon:g}")
         rows += [
             {"epsilon": epsilon, "kind": kind, "exact": float(p), "realised": float(q)}
-            for kind, found, name in (("frozen", frozen, "realised"), ("binned", binned, "empirical"))
-            for p, q in zip(found["exact"].values, found[name].values, strict=True)
+            for kind, measured, name in (("frozen", frozen, "realised"), ("binned", binned, "empirical"))
+            for p, q in zip(measured["exact"].values, measured[name].values, strict=True)
         ]
     caption = (
         f"Figure 7 of the paper: realised against exact probability of a 1. Above: {decisions} decisions at each of "
@@ -176,18 +176,18 @@ def figure_8(results) -> list:
         longest = min(trace["posterior"].sizes["draw"] for trace in traces)
         sizes = np.unique(np.geomspace(min(10, longest), longest, 12).round().astype(int))
         errors = [clique_errors_over_draws(trace, cliques, reference, sizes) for trace in traces]
-        for place, n in enumerate(sizes):
-            at = [found.isel(chain=0, n_draws=place) for found in errors]
+        for index, n in enumerate(sizes):
+            at = [chain_errors.isel(chain=0, n_draws=index) for chain_errors in errors]
             costs = {"pairs": "datapoints_touched", "seconds": "seconds"}
-            row = {name: float(np.mean([found[cost] for found in at])) for name, cost in costs.items()}
-            row |= mean_interval([float(found["error"]) for found in at]).columns("error")
+            row = {name: float(np.mean([chain_errors[cost] for chain_errors in at])) for name, cost in costs.items()}
+            row |= mean_interval([float(chain_errors["error"]) for chain_errors in at]).columns("error")
             rows.append({"setting": label, "sweeps": int(n), "floor": clique_noise_floor(reference, float(n))} | row)
     data = pd.DataFrame(rows)
     figure, axes = subplots(1, 2, figsize=(9.6, 4.2), sharey=True)
     for panel, column, word in ((axes[0], "pairs", "pairs of tables read"), (axes[1], "seconds", "seconds")):
-        for place, (label, curve) in enumerate(data.groupby("setting", sort=False)):
+        for index, (label, curve) in enumerate(data.groupby("setting", sort=False)):
             style = {"exact": "--", "all_pairs": ":"}.get(label, "-")
-            colour = COLOURS[place % len(COLOURS)] if style == "-" else INK
+            colour = COLOURS[index % len(COLOURS)] if style == "-" else INK
             panel.plot(curve[column], curve.error, style, color=colour, marker=".", label=label)
         panel.set(xscale="log", yscale="log", xlabel=word)
     axes[0].set_ylabel("mean L1 error")

@@ -164,7 +164,7 @@ def _densities(runs: Any) -> tuple[Any, Any]:
     from scipy.stats import gaussian_kde
 
     names, samplers = (list(dict.fromkeys(run[name] for run in runs)) for name in ("data", "sampler"))
-    colours = {sampler: COLOURS[place % len(COLOURS)] for place, sampler in enumerate(samplers)}
+    colours = {sampler: COLOURS[index % len(COLOURS)] for index, sampler in enumerate(samplers)}
     figure, axes = subplots(1, len(names), figsize=(3.2 * len(names), 3.6), squeeze=False)
     frames = []
     for panel, name in zip(axes[0], names, strict=True):

@@ -57,20 +57,20 @@ def two_modes(results: Any) -> list[Any]:
     import arviz as az
     import pandas as pd
 
-    made = results.traces()
-    settings = [setting for setting in results.study.settings() if ("bimodal", setting.label) in made]
-    found = [(setting.knobs["scale"], made["bimodal", setting.label]) for setting in settings]
-    if not found:
+    traces_by_setting = results.traces()
+    settings = [setting for setting in results.study.settings() if ("bimodal", setting.label) in traces_by_setting]
+    by_scale = [(setting.knobs["scale"], traces_by_setting["bimodal", setting.label]) for setting in settings]
+    if not by_scale:
         return []
     figure, axes = subplots(
-        len(found), 2, figsize=(9.6, 2.0 * len(found)), squeeze=False, width_ratios=(3, 1), sharey=True
+        len(by_scale), 2, figsize=(9.6, 2.0 * len(by_scale)), squeeze=False, width_ratios=(3, 1), sharey=True
     )
     grid = np.linspace(-7.0, 7.0, 281)
     density = (0.7 * np.exp(-0.5 * (grid - MODES) ** 2) + 0.3 * np.exp(-0.5 * (grid + MODES) ** 2)) / math.sqrt(
         2 * math.pi
     )
     rows, frames = [], []
-    for (left, right), (scale, traces) in zip(axes, found, strict=True):
+    for (left, right), (scale, traces) in zip(axes, by_scale, strict=True):
         x = traces[0]["posterior"]["x"].values[0]
         left.plot(x[:SHOWN], color=COLOURS[0], linewidth=0.8)
         left.set_ylabel(f"scale {scale:g}")
@@ -119,8 +119,8 @@ def best_scale(dim: int) -> float:
     from scipy import optimize
 
     unit = 1.0 / math.sqrt(dim)
-    found = optimize.minimize_scalar(lambda factor: -walk_rates(factor * unit, dim)[1], bounds=(0.5, 5.0))
-    return float(found.x) * unit
+    optimum = optimize.minimize_scalar(lambda factor: -walk_rates(factor * unit, dim)[1], bounds=(0.5, 5.0))
+    return float(optimum.x) * unit
 
 
 def by_dimension(results: Any) -> list[Figure]:
@@ -157,15 +157,15 @@ def single_site_acceptance(joint: np.ndarray, proposal: str) -> np.ndarray:
     `joint` has an axis of length 2 for each variable. ``"conditional"`` proposes x_i' ~ P(x_i | the others), which is
     Gibbs sampling; ``"flip"`` the other value, always.
     """
-    found = []
+    probabilities = []
     for site in range(joint.ndim):
         conditional = joint / joint.sum(axis=site, keepdims=True)
         for x in itertools.product((0, 1), repeat=joint.ndim):
             y = (*x[:site], 1 - x[site], *x[site + 1 :])
             if joint[x] > 0.0 and joint[y] > 0.0:
                 there, back = (conditional[y], conditional[x]) if proposal == "conditional" else (1.0, 1.0)
-                found.append(min(1.0, joint[y] * back / (joint[x] * there)))
-    return np.array(found)
+                probabilities.append(min(1.0, joint[y] * back / (joint[x] * there)))
+    return np.array(probabilities)
 
 
 def gibbs(results: Any) -> list[Figure]:

@@ -68,8 +68,8 @@ def cumulate(theta: float, values: np.ndarray, log_counts: np.ndarray, cumulated
 def draw(rng: np.random.Generator, values: np.ndarray, cumulated: np.ndarray) -> float:
     """Return one draw of s, given the running sums of its probabilities, by inversion."""
     last = values.shape[0] - 1
-    place = np.searchsorted(cumulated, rng.random() * cumulated[last], side="right")
-    return values[min(place, last)]
+    index = np.searchsorted(cumulated, rng.random() * cumulated[last], side="right")
+    return values[min(index, last)]
 
 
 def log_likelihood_estimate(rng, theta, data):
@@ -110,10 +110,10 @@ def view(target: Any, form: str, n_draws: int) -> Any:
     if form == "pseudo_likelihood":
         return amc.targets.PseudoLikelihood(target)
     settings = np.array([target.observed_statistics[0], ANCHOR, n_draws])
-    known = {"dim": 1, "data": (*law_of_s(), settings), "n_terms": 1, "initial_point": [0.2]}
+    common = {"dim": 1, "data": (*law_of_s(), settings), "n_terms": 1, "initial_point": [0.2]}
     if form == "likelihood":
-        return amc.targets.EstimatedLikelihood(log_likelihood_estimate, log_prior, **known)
-    return amc.targets.EstimatedRatio(log_ratio_estimate, log_prior, **known)
+        return amc.targets.EstimatedLikelihood(log_likelihood_estimate, log_prior, **common)
+    return amc.targets.EstimatedRatio(log_ratio_estimate, log_prior, **common)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -241,10 +241,10 @@ def _densities(frame: Any, edges: np.ndarray) -> Any:
     names = list(dict.fromkeys(label.split("[")[0] for label in labels))
     figure, axes = subplots(1, len(names), figsize=(1.95 * len(names), 2.8), sharey=True, squeeze=False)
     for panel, name in zip(axes[0], names, strict=True):
-        for place, label in enumerate(label for label in labels if label.split("[")[0] == name):
+        for index, label in enumerate(label for label in labels if label.split("[")[0] == name):
             heights = frame.loc[frame["sampler"] == label, "density"].to_numpy()
             said = label[len(name) :].strip("[]").replace("n_draws=", "N = ")
-            panel.stairs(heights, edges, color=COLOURS[place], label=said)
+            panel.stairs(heights, edges, color=COLOURS[index], label=said)
         panel.plot(grid, mass / (grid[1] - grid[0]), color=INK, linestyle="--", linewidth=1.0)
         panel.set(title=name, xlabel="theta", xlim=(LOW, HIGH))
         if name not in labels:

@@ -128,15 +128,15 @@ def on_grid(target, n_points: int):
     edges, stars = (np.linspace(*bounds, n_points) for bounds in BOUNDS)
     coarse = np.array([[target.log_density((e, s)) for s in stars[::5]] for e in edges[::5]])
     log_density = np.full((n_points, n_points), -np.inf)
-    wanted = np.zeros_like(log_density, dtype=bool)
+    is_near_mass = np.zeros_like(log_density, dtype=bool)
     for i, j in np.argwhere(coarse > coarse.max() - 25.0):
-        wanted[max(0, 5 * i - 5) : 5 * i + 6, max(0, 5 * j - 5) : 5 * j + 6] = True
-    for i, j in np.argwhere(wanted):
+        is_near_mass[max(0, 5 * i - 5) : 5 * i + 6, max(0, 5 * j - 5) : 5 * j + 6] = True
+    for i, j in np.argwhere(is_near_mass):
         log_density[i, j] = target.log_density((edges[i], stars[j]))
     weight = np.exp(log_density - log_density.max())
-    found = xr.Dataset({"weight": (NAMES, weight / weight.sum())}, coords={"edges": edges, "two_stars": stars})
-    price = xr.Dataset({"normalizers_computed": np.int64(coarse.size + wanted.sum())})
-    return xr.DataTree.from_dict({"posterior": found, "sample_stats": price})
+    distribution = xr.Dataset({"weight": (NAMES, weight / weight.sum())}, coords={"edges": edges, "two_stars": stars})
+    price = xr.Dataset({"normalizers_computed": np.int64(coarse.size + is_near_mass.sum())})
+    return xr.DataTree.from_dict({"posterior": distribution, "sample_stats": price})
 
 
 def exact_moments(results) -> tuple[np.ndarray, np.ndarray]:
@@ -193,10 +193,10 @@ def table_1(results) -> list:
         "they do not contain the bias. error / sd: distance from the exact mean in exact posterior standard "
         "deviations. The MCSE of bergm treats each member of a population as a chain."
     )
-    found = {row["sampler"]: row for row in rows}.get("exact_draws")
+    exact_row = {row["sampler"]: row for row in rows}.get("exact_draws")
     notes = []
-    if found:
-        z = max(abs(found[f"{name} mean"] - mean[k]) / found[f"{name} mcse"] for k, name in enumerate(NAMES))
+    if exact_row:
+        z = max(abs(exact_row[f"{name} mean"] - mean[k]) / exact_row[f"{name} mcse"] for k, name in enumerate(NAMES))
         notes.append(
             Note(
                 f"Exchange with exact auxiliary draws is within {z:.1f} MCSE of the exact mean "

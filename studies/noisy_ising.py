@@ -130,16 +130,16 @@ def errors(results):
         mean, sd = exact_moments(name, results.target(name), points(results))
         for trace in traces:
             theta = trace["posterior"]["theta"].values
-            found = {"lattice": name, "sampler": label, "exact mean": mean, "exact sd": sd}
-            found["bias"] = (theta.mean() - mean) / sd
-            found["mcse"] = float(az.mcse(theta)) / sd
-            found["sd ratio"] = theta.std() / sd
+            row = {"lattice": name, "sampler": label, "exact mean": mean, "exact sd": sd}
+            row["bias"] = (theta.mean() - mean) / sd
+            row["mcse"] = float(az.mcse(theta)) / sd
+            row["sd ratio"] = theta.std() / sd
             stats = trace["sample_stats"]
-            found["steps"] = stats.sizes["draw"] * int(stats.attrs.get("thin", 1))
-            found["seconds"] = float(stats[clock].sum())
-            found["updates"] = float(stats["auxiliary_updates"].sum())
-            found["acceptance"] = float(stats["acceptance_rate"].mean())
-            rows.append(found)
+            row["steps"] = stats.sizes["draw"] * int(stats.attrs.get("thin", 1))
+            row["seconds"] = float(stats[clock].sum())
+            row["updates"] = float(stats["auxiliary_updates"].sum())
+            row["acceptance"] = float(stats["acceptance_rate"].mean())
+            rows.append(row)
     return pd.DataFrame(rows)
 
 
@@ -193,7 +193,9 @@ def figure_2(results) -> list:
     figure, axis = subplots(figsize=(8.6, 4.0))
     rows = [{"sampler": "exact", "theta": theta, "density": value} for theta, value in zip(grid, density, strict=True)]
     width = 4.0 * (grid[1] - grid[0])
-    for k, ((_, label), traces) in enumerate((key, found) for key, found in results.traces().items() if key[0] == name):
+    for k, ((_, label), traces) in enumerate(
+        (key, chains) for key, chains in results.traces().items() if key[0] == name
+    ):
         theta = np.concatenate([trace["posterior"]["theta"].values.ravel() for trace in traces])
         height, edges = np.histogram(theta, bins=np.arange(*BOUNDS, width), density=True)
         middle = 0.5 * (edges[1:] + edges[:-1])

@@ -79,13 +79,13 @@ def stays(results) -> list:
         len(targets), len(settings), figsize=(12.0, 2.4 * len(targets)), squeeze=False, sharey="row"
     )
     for (target, label), traces in results.traces().items():
-        found = [stays_of(trace) for trace in traces]
+        lengths = [stays_of(trace) for trace in traces]
         row = {"network": target, "sampler": label}
         row |= share_interval([float(t["sample_stats"]["acceptance_rate"].mean()) for t in traces]).columns(
             "acceptance"
         )
-        row |= share_interval([float(n[n > LONG].sum() / n.sum()) for n in found]).columns("share of long stays")
-        row |= {"longest stay": max(int(n.max()) for n in found), "steps": traces[0]["posterior"].sizes["draw"]}
+        row |= share_interval([float(n[n > LONG].sum() / n.sum()) for n in lengths]).columns("share of long stays")
+        row |= {"longest stay": max(int(n.max()) for n in lengths), "steps": traces[0]["posterior"].sizes["draw"]}
         rows.append(row)
         panel = axes[targets.index(target), settings.index(label)]
         for k, trace in enumerate(traces):
@@ -113,9 +113,9 @@ def printed() -> dict:
     """Return the rows of MALA-exchange in tables 1 and 2."""
     return {
         f"{network}, {name}": dataclasses.replace(value, target=network, setting=f"{value.setting}[refresh=True]")
-        for network, (table, place) in PRINTED.items()
+        for network, (table, source) in PRINTED.items()
         for name, value in table_of_moments(
-            {row: table[row] for row in ("mala_exchange", "noisy_mala")}, NAMES[: len(METRIC[network])], place
+            {row: table[row] for row in ("mala_exchange", "noisy_mala")}, NAMES[: len(METRIC[network])], source
         ).items()
     }
 

@@ -143,11 +143,11 @@ def moments(theta: np.ndarray) -> dict[str, tuple[float, float, float]]:
     }
 
 
-def row_of(label: str, found) -> dict:
+def row_of(label: str, moments) -> dict:
     """Return one line of table 2."""
     row: dict = {"sampler": label}
     for name in NAMES:
-        mean, sd, mcse = found[name]
+        mean, sd, mcse = moments[name]
         row |= {
             f"{name} mean": mean,
             f"{name} mean_lower": mean - 1.96 * mcse,
@@ -165,16 +165,16 @@ def table_2(results) -> list:
     n_chains, n_steps, n_updates = REFERENCE.get(results.preset, REFERENCE["paper"])
     rows, distances = [row_of("reference", gold)], []
     for (_, label), traces in results.traces().items():
-        found = moments(draws_of(traces))
-        rows.append(row_of(label, found))
+        own_moments = moments(draws_of(traces))
+        rows.append(row_of(label, own_moments))
         stats = [trace["sample_stats"] for trace in traces]
         distance = {"sampler": label}
         for name in NAMES:
-            error, noise = found[name][0] - gold[name][0], 1.96 * math.hypot(found[name][2], gold[name][2])
+            error, noise = own_moments[name][0] - gold[name][0], 1.96 * math.hypot(own_moments[name][2], gold[name][2])
             distance |= Interval(*(e / gold[name][1] for e in (error, error - noise, error + noise))).columns(
                 f"{name} error / sd"
             )
-            distance[f"{name} sd ratio"] = found[name][1] / gold[name][1]
+            distance[f"{name} sd ratio"] = own_moments[name][1] / gold[name][1]
         distance |= share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
         distance["steps"] = int(sum(s.sizes["draw"] * int(s.attrs.get("thin", 1)) for s in stats))
         distances.append(distance)

@@ -108,19 +108,19 @@ def rare_category(results) -> list:
         if not runs or name not in RARE:
             continue
         reference = reference_of(results.target(name), name, results.preset)
-        place, count = _rarest(results.target(name))
-        truth = reference["posterior"]["beta"].values[..., place].ravel()
+        column, count = _rarest(results.target(name))
+        truth = reference["posterior"]["beta"].values[..., column].ravel()
         centre, sd = truth.mean(), truth.std()
         grid = np.linspace(centre - WIDE * sd, centre + WIDE * sd, 150)
         height = gaussian_kde(truth)(grid)
         shape = (math.ceil(len(runs) / 4), 4)
         figure, axes = subplots(*shape, figsize=(9.6, 1.9 * shape[0]), sharex=True, sharey=True, squeeze=False)
         axes[0, 0].set_ylim(0.0, HIGH * height.max())
-        label_of = results.target(name).variables.labels()[place]
+        label_of = results.target(name).variables.labels()[column]
         rows = []
         for panel, (label, run) in zip(axes.flat, runs.items(), strict=False):
             panel.fill_between(grid, height, color=INK, alpha=0.18, linewidth=0)
-            draws = run["posterior"]["beta"].values[..., place]
+            draws = run["posterior"]["beta"].values[..., column]
             for chain, values in enumerate(draws):
                 if values.std() > 0.0:
                     panel.plot(grid, gaussian_kde(values[:: 1 + len(values) // 4000])(grid), color=COLOURS[chain])
@@ -142,8 +142,8 @@ def rare_category(results) -> list:
 def _rarest(target):
     """Return the index of the rarest category's coefficient, and how many rows have the category."""
     largest = target.X.max(axis=0)  # of a standardised 0/1 column: sqrt((1 - p) / p)
-    place = int(largest.argmax())
-    return place, int((target.X[:, place] > 0.5 * largest[place]).sum())
+    column = int(largest.argmax())
+    return column, int((target.X[:, column] > 0.5 * largest[column]).sum())
 
 
 def data_used(results) -> list:

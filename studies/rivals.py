@@ -45,11 +45,11 @@ class EmceeStretch(ChainSampler):
         count = self.walkers * initial.size
         ensemble = emcee.EnsembleSampler(count, initial.size, log_density, vectorize=True)
         rng = np.random.default_rng(seed)
-        here = emcee.State(initial + 0.01 * rng.standard_normal((count, initial.size)), random_state=_legacy(seed))
+        walkers = emcee.State(initial + 0.01 * rng.standard_normal((count, initial.size)), random_state=_legacy(seed))
         thetas, ends, began = [], [time.perf_counter()], limit_clock()
         while len(thetas) * count < draws and (seconds is None or limit_clock() - began < seconds):
-            here = next(ensemble.sample(here, iterations=1, store=False))
-            thetas.append(here.coords.copy())
+            walkers = next(ensemble.sample(walkers, iterations=1, store=False))
+            thetas.append(walkers.coords.copy())
             ends.append(time.perf_counter())
         kept = np.reshape(thetas, (-1, initial.size))
         return chain_trace(self, target, kept, seconds=np.repeat(np.diff(ends) / count, count))

@@ -174,13 +174,13 @@ def true_variance(results) -> tuple[np.ndarray, str]:
 def running_error(trace, variance: np.ndarray, times: np.ndarray) -> np.ndarray:
     """Return mean_k |Var_hat(beta_k) / Var(beta_k) - 1| over the draws made by each time; NaN before the tenth draw."""
     draws = trace["posterior"]["beta"].values[0]
-    made = np.searchsorted(np.cumsum(seconds_of_draws(trace["sample_stats"]).values[0]), times, side="right")
+    draws_so_far = np.searchsorted(np.cumsum(seconds_of_draws(trace["sample_stats"]).values[0]), times, side="right")
     centred = draws - draws.mean(axis=0)
     first, second = np.cumsum(centred, axis=0), np.cumsum(centred**2, axis=0)
-    n = np.maximum(made, 1)[:, None]
-    found = second[made - 1] / n - (first[made - 1] / n) ** 2
-    errors = np.abs(found / variance - 1.0).mean(axis=1)
-    return np.where(made < 10, np.nan, errors)
+    n = np.maximum(draws_so_far, 1)[:, None]
+    running_variance = second[draws_so_far - 1] / n - (first[draws_so_far - 1] / n) ** 2
+    errors = np.abs(running_variance / variance - 1.0).mean(axis=1)
+    return np.where(draws_so_far < 10, np.nan, errors)
 
 
 def by_setting(results):
@@ -203,17 +203,17 @@ def figures_5_and_6(results) -> list:
         seconds = [float(seconds_of_draws(trace["sample_stats"]).sum()) for trace in traces]
         times = np.geomspace(min(seconds) / 50.0, min(seconds), N_TIMES)
         errors = np.array([running_error(trace, variance, times) for trace in traces])
-        for place, time in enumerate(times):
-            if np.isfinite(errors[:, place]).all():
+        for index, time in enumerate(times):
+            if np.isfinite(errors[:, index]).all():
                 row = {"step_size": step_size, "setting": name, "seconds": float(time)}
-                rows.append(row | mean_interval(errors[:, place]).columns("error"))
+                rows.append(row | mean_interval(errors[:, index]).columns("error"))
     data = pd.DataFrame(rows, columns=["step_size", "setting", "seconds", "error", "error_lower", "error_upper"])
     figure, axes = subplots(1, len(STEP_SIZES), figsize=(9.6, 4.2), sharey=True, squeeze=False)
     names = ["SGLD", *(f"epsilon = {epsilon!r}" for epsilon in EPSILONS), NAMES["schedule"], "exact"]
     for panel, step_size in zip(axes[0], STEP_SIZES, strict=True):
-        for place, name in enumerate(names):
+        for index, name in enumerate(names):
             curve = data[(data.step_size == step_size) & (data.setting == name)]
-            colour, style = (INK, "--") if name == "exact" else (COLOURS[place], "-")
+            colour, style = (INK, "--") if name == "exact" else (COLOURS[index], "-")
             width = 2.4 if name == NAMES["schedule"] else 1.4
             panel.plot(curve.seconds, curve.error, style, color=colour, label=name, linewidth=width)
         panel.set(xscale="log", yscale="log", xlabel="seconds", title=f"step size {step_size:g}")

@@ -121,14 +121,14 @@ def histograms(results) -> list:
         1, max(len(traces), 1), figsize=(2.9 * max(len(traces), 1), 3.0), sharey=True, squeeze=False
     )
     rows, curves = [], []
-    for panel, (place, ((_, label), found)) in zip(axes[0], enumerate(traces.items()), strict=True):
-        counts = [np.histogram(t["posterior"]["slope"].values, edges)[0] / t["posterior"].sizes["draw"] for t in found]
-        draws = [t["posterior"]["slope"].values[0] for t in found]
+    for panel, (index, ((_, label), chains)) in zip(axes[0], enumerate(traces.items()), strict=True):
+        counts = [np.histogram(t["posterior"]["slope"].values, edges)[0] / t["posterior"].sizes["draw"] for t in chains]
+        draws = [t["posterior"]["slope"].values[0] for t in chains]
         share = np.mean(counts, axis=0)
-        panel.stairs(share / np.diff(edges), edges, fill=True, color=COLOURS[place], alpha=0.6)
+        panel.stairs(share / np.diff(edges), edges, fill=True, color=COLOURS[index], alpha=0.6)
         panel.plot(grid, exact, color=INK, linewidth=1.0)
         panel.set(title=label, xlabel="slope", xticks=(0.0, 0.04))
-        stats = [t["sample_stats"] for t in found]
+        stats = [t["sample_stats"] for t in chains]
         rows.append(
             {"setting": label}
             | mean_interval([0.5 * float(np.abs(c - mass).sum()) for c in counts]).columns("TV to the posterior")

@@ -131,9 +131,9 @@ def histogram(theta: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return counts / weights.sum()
 
 
-def distance(found: np.ndarray, true: np.ndarray) -> float:
+def distance(estimated: np.ndarray, true: np.ndarray) -> float:
     """Return the total variation distance between two distributions on the cells and the region outside them."""
-    return 0.5 * float(np.abs(found - true).sum() + abs(found.sum() - true.sum()))
+    return 0.5 * float(np.abs(estimated - true).sum() + abs(estimated.sum() - true.sum()))
 
 
 # --- the report ---
@@ -154,9 +154,9 @@ def figure_1(results: Any) -> list[Figure]:
     for panel, (name, trace) in zip(panels.ravel(), [("exact", None), *settings.items()], strict=False):
         if trace is not None:
             theta, weight = weighted_draws(trace)
-            some = np.searchsorted(np.cumsum(weight), weight.sum() * (np.arange(SHOWN) + 0.5) / SHOWN)
-            panel.plot(*theta[some].T, ".", markersize=2.0, color=COLOURS[0])
-            frames.append(pd.DataFrame({"setting": name, "theta1": theta[some, 0], "theta2": theta[some, 1]}))
+            resampled = np.searchsorted(np.cumsum(weight), weight.sum() * (np.arange(SHOWN) + 0.5) / SHOWN)
+            panel.plot(*theta[resampled].T, ".", markersize=2.0, color=COLOURS[0])
+            frames.append(pd.DataFrame({"setting": name, "theta1": theta[resampled, 0], "theta2": theta[resampled, 1]}))
         panel.contour(*axes, weights.T, levels=levels, colors=[INK], linewidths=0.8)
         panel.set_title(spelled(name, results.study.names).replace(" (", "\n").rstrip(")"), fontsize=8)
         panel.grid(False)
@@ -182,10 +182,10 @@ def table(results: Any) -> list[Table]:
     for (_, label), traces in results.traces().items():
         chains = [weighted_draws(trace) for trace in traces]
         row = {"sampler": label, **mean_interval([distance(histogram(*c), true) for c in chains]).columns("distance")}
-        found = [summary(*chain) for chain in chains]
-        for name in found[0]:
+        summaries = [summary(*chain) for chain in chains]
+        for name in summaries[0]:
             interval = share_interval if name.startswith("P(") else mean_interval
-            row |= interval([one[name] for one in found]).columns(name)
+            row |= interval([values[name] for values in summaries]).columns(name)
         stats = [trace["sample_stats"] for trace in traces]
         row |= share_interval(float(s["acceptance_rate"].mean()) for s in stats).columns("acceptance")
         row |= mean_interval(
@@ -210,12 +210,12 @@ def noise(results: Any) -> list[Figure]:
     data = pd.DataFrame({"step size": sizes, "injected": sizes})
     figure, axis = subplots(figsize=(6.4, 3.8))
     axis.plot(sizes, sizes, color=INK, linestyle="--", label="injected noise, alpha")
-    for k, found in enumerate(variance):
-        data[f"gradient, theta{k + 1}"] = 0.25 * sizes**2 * found
+    for k, variance_of_coordinate in enumerate(variance):
+        data[f"gradient, theta{k + 1}"] = 0.25 * sizes**2 * variance_of_coordinate
         axis.plot(
             sizes, data[f"gradient, theta{k + 1}"], color=COLOURS[k], label=f"minibatch, alpha² V / 4, theta{k + 1}"
         )
-        axis.axvline(4.0 / found, color=COLOURS[k], linestyle=":", linewidth=1.0)
+        axis.axvline(4.0 / variance_of_coordinate, color=COLOURS[k], linestyle=":", linewidth=1.0)
     axis.set(xscale="log", yscale="log", xlabel="step size alpha", ylabel="variance")
     axis.invert_xaxis()
     axis.legend(fontsize=8)

@@ -89,8 +89,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     comparison.add_argument("second", metavar="B", type=Path)
     checking = verb("verify", verbs.verify, "run random finished cells again and compare the draws bit by bit")
     checking.add_argument("-n", "--number", type=int, default=3, help="how many cells (default: 3)")
-    adopting = "repeat the first draws of stale cells, and keep the cells where they are equal bit by bit"
-    verb("adopt", verbs.adopt, adopting).add_argument(
+    revalidating = "repeat the first draws of stale cells, and keep the cells where they are equal bit by bit"
+    verb("revalidate", verbs.revalidate, revalidating).add_argument(
         "--draws", type=int, default=200, help="draws of each cell that are repeated (default: 200)"
     )
     warming = "compile what built-in targets and PyMC hierarchies need by default, once for this machine"

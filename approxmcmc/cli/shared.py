@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from approxmcmc.study.declare import Declaration
-    from approxmcmc.study.listen import Listener
+    from approxmcmc.study.progress import Listener
     from approxmcmc.study.results import StudyResults
 
 
@@ -47,6 +47,6 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
 
 def listener() -> "Listener":
     """Return the progress listener: a bar on a terminal, else plain lines."""
-    from approxmcmc.study.listen import Bar, Lines
+    from approxmcmc.study.progress import Bar, Lines
 
     return Bar() if sys.stdout.isatty() else Lines(sys.stdout)

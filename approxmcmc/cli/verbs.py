@@ -72,7 +72,7 @@ def list_studies(args: Arguments) -> int:
 
 
 def _size(study: "Declaration") -> str:
-    from approxmcmc.study.listen import clock
+    from approxmcmc.study.progress import clock
 
     chains = len(study.settings()) * study.replicates
     budgets = [study.budget_of(target) for target in study.targets]
@@ -133,8 +133,8 @@ def run(args: Arguments, keys: Sequence[str] | None = None) -> int:
 def status(args: Arguments) -> int:
     """Print how many cells of each setting have which status, and one line for each failed cell."""
     from approxmcmc.study.latest import latest
-    from approxmcmc.study.listen import failure_line
     from approxmcmc.study.plan import make_plan
+    from approxmcmc.study.progress import failure_line
     from approxmcmc.study.record import FAILED
     from approxmcmc.study.run import census, status_of
     from approxmcmc.study.store import Store
@@ -278,20 +278,21 @@ def verify(args: Arguments) -> int:
     return 0 if table["equal"].all() else 1
 
 
-def adopt(args: Arguments) -> int:
+def revalidate(args: Arguments) -> int:
     """Keep the stale cells whose first draws the present code repeats; return 1 if a cell is not kept, else 0."""
     from approxmcmc.api import sample
-    from approxmcmc.study.adopt import adopt as keep
+    from approxmcmc.study.revalidate import revalidate as revalidate_cells
 
     study, preset, _ = open_study(args)
     if args.draws < 1:
-        raise StudyError(f"adopt needs --draws of at least 1; found {args.draws}.")
-    table = keep(study, preset, Path(args.store), sample=sample, draws=args.draws, listener=_tell_adopted)
+        raise StudyError(f"revalidate needs --draws of at least 1; found {args.draws}.")
+    store = Path(args.store)
+    table = revalidate_cells(study, preset, store, sample=sample, draws=args.draws, listener=_print_revalidated)
     print(f"{len(table)} stale cells, {int(table['equal'].sum()) if len(table) else 0} kept")
     return 0 if len(table) == 0 or table["equal"].all() else 1
 
 
-def _tell_adopted(row: "Mapping[str, Any]") -> None:
+def _print_revalidated(row: "Mapping[str, Any]") -> None:
     verdict = "kept" if row["equal"] else "DIFFERENT: it stays stale"
     print(f"{row['target']}  {row['label']}  replicate {row['replicate']}: first {row['draws']} draws, {verdict}")
 

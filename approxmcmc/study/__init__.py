@@ -2,17 +2,17 @@
 
 ``declare`` holds the fields that an author sets; ``plan`` turns them into cells with keys and seeds; ``store`` keeps
 finished cells; ``results`` reads them back; ``engines`` compute cells, one after another or on Dask; ``run`` computes
-the missing ones through one of them; ``report`` writes the page. Each imports only from those before it. ``front`` is
+the missing ones through one of them; ``report`` writes the page. Each imports only from those before it. ``study`` is
 the ``Study`` of authors and notebooks, with the methods `plan`, `run` and `results`.
 """
 
 from approxmcmc.diagnostics.standard import standard_estimands
 from approxmcmc.study.budget import Budget
 from approxmcmc.study.declare import Bias, Gold
-from approxmcmc.study.front import Study
 from approxmcmc.study.knobs import Knob, Setting, Vary, knob, vary
 from approxmcmc.study.measures import PaperValue
 from approxmcmc.study.published import load_results
+from approxmcmc.study.study import Study
 
 __all__ = [
     "Bias",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def bias_request(study: Declaration, target: str, setting: Setting, draws: Sequence[str]) -> BiasReport:
     """Return the inputs of a setting's bias estimate: target, sampler, draws, settings; with their hash and a seed."""
     asked = study.bias or Bias()
-    wanted: BiasReport = {
+    request_fields: BiasReport = {
         "target": target,
         "label": setting.label,
         "target_hash": study.target(target).content_hash(),
@@ -36,8 +36,8 @@ def bias_request(study: Declaration, target: str, setting: Setting, draws: Seque
             "estimands": {name: function_id(function) for name, function in (asked.estimands or {}).items()},
         },
     }
-    request = digest("bias", json.loads(json.dumps(wanted, default=str)))
-    return {**wanted, "request": request, "random_seed": int(request[:8], 16) >> 1}
+    request = digest("bias", json.loads(json.dumps(request_fields, default=str)))
+    return {**request_fields, "request": request, "random_seed": int(request[:8], 16) >> 1}
 
 
 def bias_path(store: Store, target: str, label: str) -> Path:
@@ -55,19 +55,19 @@ def bias_report(store: Store, target: str, label: str) -> BiasReport | None:
     return report
 
 
-def write_bias(store: Store, report: BiasReport, found: "xr.Dataset | None") -> None:
-    """Write the biases `found` of a setting (None: they could not be estimated), then their report."""
+def write_bias(store: Store, report: BiasReport, estimate: "xr.Dataset | None") -> None:
+    """Write the `estimate` of a setting's biases (None: they could not be estimated), then their report."""
     path = bias_path(store, report["target"], report["label"])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.with_suffix(".nc").unlink(missing_ok=True)
-    if found is not None:
+    if estimate is not None:
         import xarray as xr
 
         from approxmcmc.output.files import write_tree
 
-        write_tree(xr.DataTree(found), path.with_suffix(".nc"))
-        report = {**report, "values_hash": _hash_of_values(found)}
+        write_tree(xr.DataTree(estimate), path.with_suffix(".nc"))
+        report = {**report, "values_hash": _hash_of_values(estimate)}
     write_json(path, report)
 
 
@@ -88,17 +88,17 @@ def stored_bias(store: Store, target: str, label: str) -> "xr.Dataset | None":
     if not path.is_file():
         raise not_whole(path, LOST)
     try:
-        found = read_tree(path).to_dataset()
+        estimate = read_tree(path).to_dataset()
     except InvalidInputError as error:
         raise not_whole(path, str(error)) from error
-    if report.get("values_hash") != _hash_of_values(found):
+    if report.get("values_hash") != _hash_of_values(estimate):
         raise not_whole(path, "it does not hold the values of its report")
-    return found
+    return estimate
 
 
-def _hash_of_values(found: "xr.Dataset") -> str:
+def _hash_of_values(estimate: "xr.Dataset") -> str:
     parts: list[Any] = []
-    for name, values in sorted(found.data_vars.items()):
+    for name, values in sorted(estimate.data_vars.items()):
         is_number = values.dtype.kind in "biuf"  # text has another type once it was read from a file
         parts += [name, values.to_numpy() if is_number else values.to_numpy().astype(str).tolist()]
     return content_hash(*parts)

@@ -45,25 +45,25 @@ def make_biases(plan: Plan, store: Store) -> Iterator[BiasReport]:
 
 def _stored_or_made(plan: Plan, store: Store, target: str, setting: Setting, records: Sequence[Record]) -> BiasReport:
     done = [record for record in records if record["status"] == "done"]
-    wanted = bias_request(plan.study, target, setting, [record.get("draws_hash", "") for record in done])
+    request = bias_request(plan.study, target, setting, [record.get("draws_hash", "") for record in done])
     stored = bias_report(store, target, setting.label)
     if (
         stored is not None
-        and stored["request"] == wanted["request"]
+        and stored["request"] == request["request"]
         and (stored["status"] != "done" or is_intact(lambda: stored_bias(store, target, setting.label)))
     ):
         return stored
     start = time.perf_counter()
-    found: xr.Dataset | None = None
+    estimate: xr.Dataset | None = None
     try:
         run = as_one_run([store.trace(record["key"]) for record in done])
-        found = _estimate(plan.study, target, setting, run, wanted["random_seed"])
-        report: BiasReport = {**wanted, "status": "done", "error": None}
+        estimate = _estimate(plan.study, target, setting, run, request["random_seed"])
+        report: BiasReport = {**request, "status": "done", "error": None}
     except Exception as problem:  # an error is a result of the study; the other settings continue
         text = str(problem) if isinstance(problem, ApproxMCMCError) else traceback.format_exc()
-        report = {**wanted, "status": "failed", "error": text}
+        report = {**request, "status": "failed", "error": text}
     report["seconds"] = time.perf_counter() - start
-    write_bias(store, report, found)
+    write_bias(store, report, estimate)
     return report
 
 
@@ -113,9 +113,9 @@ def as_one_run(traces: "Sequence[xr.DataTree]") -> "xr.DataTree":
     return xr.DataTree.from_dict(groups)
 
 
-def bias_line(report: Mapping[str, Any], found: "xr.Dataset | None") -> str:
+def bias_line(report: Mapping[str, Any], estimate: "xr.Dataset | None") -> str:
     """Return one line about the biases of a setting: the verdict, or why it is missing."""
     where = f"bias {report['target']} {report['label']}"
-    if found is None:
+    if estimate is None:
         return f"{where}: {cause(report['error'])}"
-    return f"{where}: {found['verdict'].item()} in {report['seconds']:.1f} s ({found['reasons'].item()})"
+    return f"{where}: {estimate['verdict'].item()} in {report['seconds']:.1f} s ({estimate['reasons'].item()})"

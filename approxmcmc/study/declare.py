@@ -194,20 +194,20 @@ class Declaration:
         gold = self.gold
         if gold is None or (isinstance(gold, Gold) and gold.given is None):
             return gold
-        given = gold.given if isinstance(gold, Gold) else gold
-        if not (isinstance(given, Mapping) and given and set(given) <= set(self.targets)):
-            given = dict.fromkeys(self.targets, given)
-        if missing := sorted(set(self.targets) - set(given)):
+        references = gold.given if isinstance(gold, Gold) else gold
+        if not (isinstance(references, Mapping) and references and set(references) <= set(self.targets)):
+            references = dict.fromkeys(self.targets, references)
+        if missing := sorted(set(self.targets) - set(references)):
             raise StudyError(
-                f"Study {self.name!r}: `gold` gives references of {sorted(given)}, and none of {missing}. Give one for "
-                "each target, or settings: Gold(...)."
+                f"Study {self.name!r}: `gold` gives references of {sorted(references)}, and none of {missing}. Give "
+                "one for each target, or settings: Gold(...)."
             )
-        if len({id(reference) for reference in given.values()}) < len(self.targets):
+        if len({id(reference) for reference in references.values()}) < len(self.targets):
             raise StudyError(
                 f"Study {self.name!r}: one reference cannot be that of several targets; `gold` needs a dict of "
                 f"references by target, {sorted(self.targets)}."
             )
-        traces = {name: as_reference(reference) for name, reference in given.items()}
+        traces = {name: as_reference(reference) for name, reference in references.items()}
         if not all(isinstance(trace, DataTree) for trace in traces.values()):
             return gold  # another value, which `_check_kinds` refuses
         return dataclasses.replace(gold if isinstance(gold, Gold) else Gold(), given=traces)
@@ -254,19 +254,21 @@ class Declaration:
             )
 
     def _check_samplers(self) -> None:
-        for label, found in ((setting.label, setting.sampler) for setting in self.settings()):
-            if not isinstance(found, AnySampler):
-                given = f"the class {found.__name__}, not an object" if isinstance(found, type) else repr(found)
+        for label, sampler in ((setting.label, setting.sampler) for setting in self.settings()):
+            if not isinstance(sampler, AnySampler):
+                description = (
+                    f"the class {sampler.__name__}, not an object" if isinstance(sampler, type) else repr(sampler)
+                )
                 raise StudyError(
                     f"Study {self.name!r}: {label!r} needs a sampler of approxmcmc, your own derived from "
                     f"approxmcmc.whole_chains.ChainSampler, or `vary(...)` of a function that returns one; found "
-                    f"{given}."
+                    f"{description}."
                 )
 
     def _check_labels(self) -> None:
         labels = [setting.label for setting in self.settings()]
-        for what, given in (("labels", labels), ("names", [spelled(label, self.names) for label in labels])):
-            twice = sorted({label for label in given if given.count(label) > 1})
+        for what, spellings in (("labels", labels), ("names", [spelled(label, self.names) for label in labels])):
+            twice = sorted({label for label in spellings if spellings.count(label) > 1})
             if twice:
                 raise StudyError(f"Study {self.name!r} needs different {what} for its settings; found {twice} twice.")
 
@@ -291,13 +293,13 @@ class Declaration:
         taken = sorted(set(self.measures) & set(MEASURES))
         if taken:
             raise StudyError(f"Study {self.name!r}: every study has the measures {taken}; give yours other names.")
-        known = {
+        allowed_names = {
             "measures": [*MEASURES, *self.measures],
             "settings": [setting.label for setting in self.settings()],
             "targets": list(self.targets),
         }
         for name, value in self.paper_values.items():
-            value.check(self.name, name, **known)
+            value.check(self.name, name, **allowed_names)
 
     def _check_presets(self) -> None:
         replaceable = [field.name for field in dataclasses.fields(self) if field.name not in ("name", "presets")]
@@ -372,8 +374,8 @@ def estimands_of(study: Any, reference: Any) -> Mapping[str, Callable[..., Any]]
         return named
     if not study.estimands:
         return standard_of(reference)
-    made: Mapping[str, Callable[..., Any]] = study.estimands(described(reference))
-    return made
+    functions: Mapping[str, Callable[..., Any]] = study.estimands(described(reference))
+    return functions
 
 
 def is_averaged(study: Any, estimand: str) -> bool:

@@ -101,8 +101,8 @@ class Job:
                 "again."
             )
         store = None if self.folder is None else Store(Path(self.folder))
-        if store is not None and (known := store.record(key)) is not None and known.get("run") == self.run_id:
-            return Finished(known, stored=True)
+        if store is not None and (stored := store.record(key)) is not None and stored.get("run") == self.run_id:
+            return Finished(stored, stored=True)
         provenance = _provenance()
         record, trace = run_cell(plan, cell, sample=self.sample, probe=self.probe)
         record |= {"command": self.command(key), "run": self.run_id}

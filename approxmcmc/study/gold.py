@@ -30,7 +30,7 @@ def gold_request(study: Declaration, preset: str, target_name: str) -> GoldRepor
     if study.gold is None:
         return None
     target = study.target(target_name)
-    wanted: GoldReport = {
+    report: GoldReport = {
         "target": target_name,
         "target_hash": target.content_hash(),
         "twin": twin_of(target),
@@ -39,14 +39,14 @@ def gold_request(study: Declaration, preset: str, target_name: str) -> GoldRepor
         "estimands": {name: function_id(function) for name, function in _named(study).items()},
         "enforced": preset != LENIENT_PRESET,
     }
-    return {**wanted, "request": digest("gold", wanted)}
+    return {**report, "request": digest("gold", report)}
 
 
 def _settings(gold: Gold, target_name: str) -> dict[str, Any]:
     """Return what a gold standard is made with; of a given one, the hash of its content."""
-    given = gold.given_for(target_name)
-    if given is not None:
-        return {"given": hash_of_draws(given)}
+    reference = gold.given_for(target_name)
+    if reference is not None:
+        return {"given": hash_of_draws(reference)}
     gates = None if gold.gates is None else dataclasses.asdict(gold.gates)
     settings = {"chains": gold.chains, "draws": gold.draws, "tune": gold.tune, "gates": gates}
     more = {} if gold.total_draws is None else {"total_draws": gold.total_draws}
@@ -59,11 +59,11 @@ def stored_gold(study: Declaration, preset: str, target_name: str, store: Store)
     A reference that the study gives is returned as it is.
     """
     if study.gold is not None and study.gold.given is not None:
-        given: xr.DataTree = study.gold.given_for(target_name)
-        return given
+        reference: xr.DataTree = study.gold.given_for(target_name)
+        return reference
     report = store.gold_report(target_name)
-    wanted = gold_request(study, preset, target_name)
-    fits = report is not None and wanted is not None and report["request"] == wanted["request"]
+    request = gold_request(study, preset, target_name)
+    fits = report is not None and request is not None and report["request"] == request["request"]
     return store.gold(target_name) if fits else None
 
 
@@ -75,25 +75,25 @@ def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -
     were made, also if they come from the cache. The next run tries a failed one again, and makes accepted draws again
     if they are lost or damaged.
     """
-    wanted = gold_request(study, preset, target_name)
+    request = gold_request(study, preset, target_name)
     stored = store.gold_report(target_name)
-    if wanted is None:
+    if request is None:
         return None
-    if "given" in wanted["settings"]:
-        return _report_given(wanted, target_name, store)
-    fits = stored is not None and stored["request"] == wanted["request"]
+    if "given" in request["settings"]:
+        return _report_given(request, target_name, store)
+    fits = stored is not None and stored["request"] == request["request"]
     if stored is not None and fits and (stored["status"] == "refused" or is_intact(lambda: store.gold(target_name))):
         return stored
     start = time.perf_counter()
     when_made = 0.0
     try:
-        reference, error = _reference(study, wanted)
+        reference, error = _reference(study, request)
         attrs = reference["posterior"].attrs
         passed = bool(attrs.get("gates_passed", True))
         when_made = float(attrs.get("seconds_to_make", 0.0))
         report: GoldReport = {
-            **wanted,
-            "status": "accepted" if passed or not wanted["enforced"] else "refused",
+            **request,
+            "status": "accepted" if passed or not request["enforced"] else "refused",
             "gates_passed": passed,
             "gates": json.loads(str(attrs.get("gates", "[]"))),
             "command": str(attrs.get("command", "")),
@@ -110,21 +110,21 @@ def make_gold(study: Declaration, preset: str, target_name: str, store: Store) -
         AttributeError,
     ) as problem:
         text = traceback.format_exc() if not isinstance(problem, ApproxMCMCError) else str(problem)
-        report = {**wanted, "status": "failed", "gates_passed": False, "gates": [], "command": "", "error": text}
+        report = {**request, "status": "failed", "gates_passed": False, "gates": [], "command": "", "error": text}
     report["seconds"] = max(time.perf_counter() - start, when_made)
     store.write_gold(target_name, report, reference if report["status"] == "accepted" else None)
     return report
 
 
-def _report_given(wanted: GoldReport, target_name: str, store: Store) -> GoldReport:
+def _report_given(request: GoldReport, target_name: str, store: Store) -> GoldReport:
     """Write and return the report on a reference that the study gives; its draws stay with the study."""
     report: GoldReport = {
-        **wanted,
+        **request,
         "status": "accepted",
         "gates_passed": True,
         "gates": [],
         "command": "",
-        "draws_hash": wanted["settings"]["given"],
+        "draws_hash": request["settings"]["given"],
         "error": None,
         "seconds": 0.0,
     }
@@ -132,7 +132,7 @@ def _report_given(wanted: GoldReport, target_name: str, store: Store) -> GoldRep
     return report
 
 
-def _reference(study: Declaration, wanted: GoldReport) -> "tuple[xr.DataTree, str | None]":
+def _reference(study: Declaration, request: GoldReport) -> "tuple[xr.DataTree, str | None]":
     """Return the draws, and the reason if they are refused, else None; refused draws carry their gate report."""
     from approxmcmc.reference import reference_posterior
 
@@ -142,17 +142,17 @@ def _reference(study: Declaration, wanted: GoldReport) -> "tuple[xr.DataTree, st
         "draws": gold.draws,
         "tune": gold.tune,
         "chains": gold.chains,
-        "random_seed": wanted["random_seed"],
+        "random_seed": request["random_seed"],
         "estimands": _named(study) or None,
     }
     if gold.gates is not None:
         settings["gates"] = gold.gates
     if gold.total_draws is not None:
         settings["total_draws"] = gold.total_draws
-    target = study.target(wanted["target"])
+    target = study.target(request["target"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # the report lists the same problems, gate by gate
-        if not wanted["enforced"]:
+        if not request["enforced"]:
             return make(target, enforce=False, **settings), None
         try:
             return make(target, **settings), None

@@ -19,11 +19,11 @@ def latest(plan: Plan, records: Mapping[str, Record], prefer: str | None = None)
 
     If several versions of the code made a cell, take the preferred version, by default the current one.
     """
-    wanted = plan.code_version if prefer is None else prefer
+    preferred_version = plan.code_version if prefer is None else prefer
     planned = {cell.identity for cell in plan.cells}
     chosen: dict[str, Record] = {}
     for record in records.values():
         identity = record["identity"]
-        if identity in planned and (identity not in chosen or record["code_version"] == wanted):
+        if identity in planned and (identity not in chosen or record["code_version"] == preferred_version):
             chosen[identity] = record
     return chosen

@@ -33,8 +33,8 @@ def find_study(name: str) -> Path:
     for candidate in (Path(name), Path(f"{name}.py"), STUDIES / f"{name}.py"):
         if candidate.is_file():
             return candidate
-    known = [path.stem for path in study_files()]
-    raise StudyError(f"There is no study {nearest(Path(name).stem, known)} A path to a file works too.")
+    names = [path.stem for path in study_files()]
+    raise StudyError(f"There is no study {nearest(Path(name).stem, names)} A path to a file works too.")
 
 
 def load_study(path: Path) -> Declaration:

@@ -152,12 +152,12 @@ class PaperValue:
         self, study: str, name: str, *, measures: Collection[str], settings: Collection[str], targets: Collection[str]
     ) -> None:
         """Raise StudyError if a value names something that the study lacks; the message lists the valid names."""
-        known = {"measure": measures, "setting": settings}
+        allowed_names = {"measure": measures, "setting": settings}
         if self.relative_to:
-            known["relative_to"] = settings
+            allowed_names["relative_to"] = settings
         if self.target or len(targets) > 1:
-            known["target"] = targets
-        for field, names in known.items():
+            allowed_names["target"] = targets
+        for field, names in allowed_names.items():
             if getattr(self, field) not in names:
                 raise StudyError(
                     f"Study {study!r}: the published value {name!r} needs `{field}`, one of {list(names)}; found "

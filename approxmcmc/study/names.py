@@ -17,8 +17,8 @@ def spelled(label: str, names: Mapping[str, str]) -> str:
     family, bracket, knobs = label.partition("[")
     if family not in names:
         return label
-    told = [_knob(*knob.strip().partition("=")[::2], names) for knob in knobs.rstrip("]").split(",")]
-    return f"{names[family]} [{', '.join(told)}]" if bracket else names[family]
+    values = [_knob(*knob.strip().partition("=")[::2], names) for knob in knobs.rstrip("]").split(",")]
+    return f"{names[family]} [{', '.join(values)}]" if bracket else names[family]
 
 
 def _knob(name: str, value: str, names: Mapping[str, str]) -> str:

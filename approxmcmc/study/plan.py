@@ -148,7 +148,7 @@ def make_plan(study: Declaration, preset: str) -> Plan:
             for setting in settings
         ]
         block.sort(key=lambda cell: digest("order", study.seed, cell.replicate, cell.identity))
-        cells += [dataclasses.replace(cell, order_in_block=place) for place, cell in enumerate(block)]
+        cells += [dataclasses.replace(cell, order_in_block=index) for index, cell in enumerate(block)]
     return Plan(study, preset, code, design, tuple(cells))
 
 
@@ -202,15 +202,15 @@ def select(cells: Sequence[Cell], only: str | None) -> list[Cell]:
     """
     kept = list(cells)
     for condition in _conditions(only or ""):
-        name, separator, wanted = condition.partition("=")
-        known = sorted(
+        name, separator, value = condition.partition("=")
+        columns = sorted(
             {"target", "sampler", "label", "replicate", "key", *(knob for cell in cells for knob in cell.knobs)}
         )
-        if not separator or name.strip() not in known:
+        if not separator or name.strip() not in columns:
             raise StudyError(
-                f"A filter is NAME=VALUE, joined by commas; {condition!r} names {nearest(name.strip(), known)}"
+                f"A filter is NAME=VALUE, joined by commas; {condition!r} names {nearest(name.strip(), columns)}"
             )
-        kept = [cell for cell in kept if _matches(cell, name.strip(), wanted.strip())]
+        kept = [cell for cell in kept if _matches(cell, name.strip(), value.strip())]
         if not kept:
             raise StudyError(
                 f"No cell is left after the filter {condition!r} of {only!r}. `approxmcmc plan` shows them."
@@ -231,14 +231,14 @@ def _conditions(text: str) -> list[str]:
     return [part for part in parts if part.strip()]
 
 
-def _matches(cell: Cell, name: str, wanted: str) -> bool:
+def _matches(cell: Cell, name: str, text: str) -> bool:
     if name == "key":
-        return cell.key.startswith(wanted)
+        return cell.key.startswith(text)
     value = cell.sampler_name if name == "sampler" else cell.knobs.get(name, getattr(cell, name, None))
-    if str(value) == wanted:
+    if str(value) == text:
         return True
     try:
-        return value is not None and float(value) == float(wanted)
+        return value is not None and float(value) == float(text)
     except (TypeError, ValueError):
         return False
 

@@ -32,13 +32,13 @@ class PublishedText(TypedDict):
     pictures: str
 
 
-def shipped_studies() -> list[str]:
+def published_studies() -> list[str]:
     """Return the names of the studies whose results ship."""
     folder = files("approxmcmc.study") / FOLDER
     return sorted(entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json"))
 
 
-def shipped(name: str) -> "tuple[dict[str, Any], pd.DataFrame]":
+def read_published(name: str) -> "tuple[dict[str, Any], pd.DataFrame]":
     """Return the text of a study's results with its pictures, and their table with all cells as text.
 
     The entry ``pictures`` of the text holds the pictures of the study's own analyses as SVG, by title.
@@ -48,11 +48,11 @@ def shipped(name: str) -> "tuple[dict[str, Any], pd.DataFrame]":
     StudyError
         If no results of that name ship, then the message names the nearest; or if their files are damaged.
     """
-    from approxmcmc.study.report.shipped import from_bytes, pictures_from_bytes
+    from approxmcmc.study.report.published_files import from_bytes, pictures_from_bytes
 
-    known = shipped_studies()
-    if name not in known:
-        raise StudyError(f"There are no published results of {nearest(name, known)}")
+    names = published_studies()
+    if name not in names:
+        raise StudyError(f"There are no published results of {nearest(name, names)}")
     folder = files("approxmcmc.study") / FOLDER
     try:
         table = (folder / f"{name}.csv.gz").read_bytes()
@@ -103,14 +103,14 @@ def load_results(name: str, piece: str = "risk") -> "pd.DataFrame":
     >>> sorted(frame.attrs)
     ['budget', 'command', 'preset', 'provenance', 'reference', 'study', 'version']
     """
-    from approxmcmc.study.report.shipped import rows_of
+    from approxmcmc.study.report.published_files import rows_of
 
-    words, table = shipped(name)
-    known = list(dict.fromkeys(table["piece"]))
-    if piece not in known:
-        raise StudyError(f"The results of {name} have no table or picture {nearest(piece, known)}")
-    pieces = [one for section in words["sections"] for one in section["pieces"]]
-    frame = rows_of(table, piece, next((one["columns"] for one in pieces if one["title"] == piece), None))
+    words, table = read_published(name)
+    titles = list(dict.fromkeys(table["piece"]))
+    if piece not in titles:
+        raise StudyError(f"The results of {name} have no table or picture {nearest(piece, titles)}")
+    pieces = [entry for section in words["sections"] for entry in section["pieces"]]
+    frame = rows_of(table, piece, next((entry["columns"] for entry in pieces if entry["title"] == piece), None))
     frame.attrs.update({key: words[key] for key in ATTRIBUTES})
     return frame
 
@@ -146,19 +146,23 @@ def number_of(name: str, piece: str, where: Sequence[tuple[str, str]], column: s
             raise StudyError(f"{name}, {piece}: there is no column {nearest(key, list(frame))}")
     rows = frame
     for key, value in where:
-        wanted = f"{rows[key].max():g}" if value == "last" else value
-        rows = rows[[_same(cell, wanted) for cell in rows[key]]]
-    told = ", ".join(f"{key} = {value}" for key, value in where)
+        entry = f"{rows[key].max():g}" if value == "last" else value
+        rows = rows[[_same(cell, entry) for cell in rows[key]]]
+    conditions = ", ".join(f"{key} = {value}" for key, value in where)
     if len(rows) != 1:
-        found = f"{len(rows)} rows fit {told}" if told else f"{len(rows)} rows, and no condition was given"
-        raise StudyError(f"{name}, {piece}: {found}; give conditions that fit exactly one.")
+        matches = (
+            f"{len(rows)} rows fit {conditions}" if conditions else f"{len(rows)} rows, and no condition was given"
+        )
+        raise StudyError(f"{name}, {piece}: {matches}; give conditions that fit exactly one.")
     row = rows.iloc[0]
     if not isinstance(row[column], numbers.Real) or row[column] != row[column]:
-        raise StudyError(f"{name}, {piece}, {told}: {column} holds {row[column]!r}, which is not a number.")
+        raise StudyError(f"{name}, {piece}, {conditions}: {column} holds {row[column]!r}, which is not a number.")
     lower, upper = (float(row.get(f"{column}_{end}", float("nan"))) for end in ("lower", "upper"))
-    words, _ = shipped(name)
-    pieces = [one for section in words["sections"] for one in section["pieces"]]
-    formats: dict[str, str] = next((one.get("formats", {}) for one in pieces if one["title"] == piece), {})
+    words, _ = read_published(name)
+    pieces = [description for section in words["sections"] for description in section["pieces"]]
+    formats: dict[str, str] = next(
+        (description.get("formats", {}) for description in pieces if description["title"] == piece), {}
+    )
     return float(row[column]), lower, upper, formats.get(column, "")
 
 

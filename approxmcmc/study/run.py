@@ -17,10 +17,10 @@ from approxmcmc.study.declare import Declaration
 from approxmcmc.study.engines import Finished, Job, check_dask, run_on_dask, run_serially
 from approxmcmc.study.gold import make_gold, summary_line
 from approxmcmc.study.latest import command_arguments, latest
-from approxmcmc.study.listen import Lines, Listener
 from approxmcmc.study.machine import speed_probe
 from approxmcmc.study.plan import Cell, Plan, make_plan, select
 from approxmcmc.study.processes import run_in_processes
+from approxmcmc.study.progress import Lines, Listener
 from approxmcmc.study.record import GoldReport, Record
 from approxmcmc.study.store import Store
 
@@ -133,8 +133,8 @@ def run_study(
                 job = _job(plan, store, path, sample, probe or speed_probe, remote=scheduler is not None)
                 cells = _cells(job, plan, pending, engine, scheduler, jobs)
                 _collect(cells, store, listener, len(pending), fail_fast)
-            for told in make_biases(plan, store):
-                listener.line(bias_line(told, stored_bias(store, told["target"], told["label"])))
+            for bias_report in make_biases(plan, store):
+                listener.line(bias_line(bias_report, stored_bias(store, bias_report["target"], bias_report["label"])))
         except KeyboardInterrupt:
             interrupted = True
             listener.line("interrupted; finished cells are kept, and the same command resumes from here")
@@ -207,8 +207,8 @@ def _pending(chosen: Sequence[Cell], store: Store, *, rerun: bool) -> list[Cell]
 
 def _make_gold_standards(plan: Plan, chosen: Sequence[Cell], store: Store, listener: Listener) -> Iterator[GoldReport]:
     """Make the gold standards of the targets of the chosen cells, and yield their reports."""
-    wanted = {cell.target for cell in chosen}
-    for name in (name for name in plan.study.targets if name in wanted):
+    target_names = {cell.target for cell in chosen}
+    for name in (name for name in plan.study.targets if name in target_names):
         report = make_gold(plan.study, plan.preset, name, store)
         if report is not None:
             listener.line(summary_line(report))

@@ -128,11 +128,11 @@ class Store:
         folder = self.cell_folder(record["key"])
         folder.mkdir(parents=True, exist_ok=True)
         fresh = folder / "draws.tmp"
-        place = folder / "draws.nc"
+        draws_path = folder / "draws.nc"
         if draws is not None:
             save(draws, fresh)
         (folder / "record.json").unlink(missing_ok=True)  # without a record the cell does not count
-        place.unlink(missing_ok=True) if draws is None else os.replace(fresh, place)
+        draws_path.unlink(missing_ok=True) if draws is None else os.replace(fresh, draws_path)
         write_json(folder / "record.json", record)
         for path in folder.glob("*.tmp"):  # partial files of dead workers
             path.unlink(missing_ok=True)

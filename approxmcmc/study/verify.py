@@ -95,9 +95,9 @@ def compare_stores(first: Path, second: Path) -> "pd.DataFrame":
 
     tables = [_done(first), _done(second)]
     groups: dict[tuple[str, str], list[tuple[Record, Record]]] = {}
-    for place, record in tables[0].items():
-        if place in tables[1]:
-            groups.setdefault(place[:2], []).append((record, tables[1][place]))
+    for identity, record in tables[0].items():
+        if identity in tables[1]:
+            groups.setdefault(identity[:2], []).append((record, tables[1][identity]))
     if not groups:
         raise StudyError(f"{first} and {second} have no finished cell (target, setting, replicate) in common.")
     rows = []

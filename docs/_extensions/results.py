@@ -20,9 +20,9 @@ from sphinx.util import logging
 
 from approxmcmc.errors import StudyError
 from approxmcmc.study.load import load_study
-from approxmcmc.study.published import shipped
+from approxmcmc.study.published import read_published
 from approxmcmc.study.report.drawn_page import columns_of, figure_of, page_body
-from approxmcmc.study.report.spent import spent_block
+from approxmcmc.study.report.machine_time import machine_time_block
 from approxmcmc.study.report.verdicts import verdicts_block
 from studies.race import chart
 from studies.street import page as street
@@ -33,7 +33,7 @@ GENERATED = ROOT / "docs" / "_generated"
 STUDY, PICTURE, COLUMNS, VERDICTS = (
     re.compile(rf"^```\{{{kind}\}} (.+)\n```$", re.MULTILINE) for kind in ("study", "picture", "columns", "verdicts")
 )
-SPENT = "```{spent} all\n```"
+MACHINE_TIME = "```{spent} all\n```"
 _log = logging.getLogger(__name__)
 
 
@@ -41,8 +41,8 @@ def draw_pages(app: Any, document: str, source: list[str]) -> None:
     """Replace the blocks by what they name in the results that ship with the package."""
     for line, drawn in ((STUDY, _page), (PICTURE, _picture), (COLUMNS, _columns), (VERDICTS, _verdicts)):
         source[0] = line.sub(functools.partial(_drawn, app.env, document, drawn), source[0])
-    if SPENT in source[0]:
-        source[0] = source[0].replace(SPENT, spent_block())
+    if MACHINE_TIME in source[0]:
+        source[0] = source[0].replace(MACHINE_TIME, machine_time_block())
 
 
 def _drawn(env: Any, document: str, drawn: Callable[..., str], line: re.Match[str]) -> str:
@@ -53,20 +53,20 @@ def _drawn(env: Any, document: str, drawn: Callable[..., str], line: re.Match[st
 
 
 def _page(name: str, opening: str = "") -> str:
-    words, table = shipped(name)
+    words, table = read_published(name)
     return page_body(words, table, _not_run(name, words["preset"]), opening)
 
 
 def _picture(name: str, title: str) -> str:
-    return figure_of(*shipped(name), title)
+    return figure_of(*read_published(name), title)
 
 
 def _columns(name: str, title: str, *columns: str) -> str:
-    return columns_of(*shipped(name), title, columns)
+    return columns_of(*read_published(name), title, columns)
 
 
 def _verdicts(name: str) -> str:
-    return verdicts_block(*shipped(name))
+    return verdicts_block(*read_published(name))
 
 
 def _not_run(name: str, shown: str) -> list[str]:

@@ -17,9 +17,9 @@ def main() -> None:
     parser.add_argument("--problem", action="append", default=[], help="only this problem, such as mnist; repeatable")
     parser.add_argument("--peers", action="store_true", help="add the samplers of other libraries")
     parser.add_argument("--out", type=Path, default=Path("results/race"))
-    given = parser.parse_args()
-    run(given.preset, given.out, with_peers=given.peers, only=given.problem)
-    sys.stdout.write((given.out / "race.md").read_text())
+    arguments = parser.parse_args()
+    run(arguments.preset, arguments.out, with_peers=arguments.peers, only=arguments.problem)
+    sys.stdout.write((arguments.out / "race.md").read_text())
 
 
 if __name__ == "__main__":

@@ -60,13 +60,15 @@ PRESETS = {
 
 def answer(model: str, who: str, limit: float, seed: int) -> dict[str, Any]:
     """Draw from a model by the contender `who`, in at most `limit` seconds; return seconds, ESS, means and sds."""
-    made = MODELS[model]()
+    model_or_target = MODELS[model]()
     if who == OURS:
-        trace = amc.sample(made, target_ess=ENOUGH, time_limit=limit, cores=1, random_seed=seed, progressbar=False)
-        spent, chosen = time.process_time(), str(trace["sample_stats"].attrs["chosen"])
-        return {"setup": 0.0, **_moments(trace), "sampler": chosen, "spent": spent}
+        trace = amc.sample(
+            model_or_target, target_ess=ENOUGH, time_limit=limit, cores=1, random_seed=seed, progressbar=False
+        )
+        processor_seconds, chosen = time.process_time(), str(trace["sample_stats"].attrs["chosen"])
+        return {"setup": 0.0, **_moments(trace), "sampler": chosen, "spent": processor_seconds}
     began = time.process_time()
-    target = amc.from_pymc(made) if model.startswith("pymc_") else made
+    target = amc.from_pymc(model_or_target) if model.startswith("pymc_") else model_or_target
     converted = time.process_time() - began
     # Start as PyMC does, at the initial point plus uniform noise: nutpie fails at a point where a derivative is exactly
     # 0, such as sigma = 1 under HalfNormal(1).
@@ -76,19 +78,19 @@ def answer(model: str, who: str, limit: float, seed: int) -> dict[str, Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # one chain of a rival: its moments are compared later
         trace = amc.sample(target, RIVALS[who](), draws=DRAWS, **how)
-    ran, spent = time.process_time() - began, time.process_time() - converted
+    ran, processor_seconds = time.process_time() - began, time.process_time() - converted
     kept = float(trace["sample_stats"]["perf_counter_diff"].sum())
     attrs = trace["sample_stats"].attrs
     before = float(np.sum(attrs["tuning_perf_counter_diff"])) + float(np.nan_to_num(attrs["setup_compile_seconds"]))
     drawing = ran * kept / (kept + before) if kept > 0.0 else 0.0
-    return {"setup": spent - drawing, **_moments(trace), "sampler": who, "spent": spent}
+    return {"setup": processor_seconds - drawing, **_moments(trace), "sampler": who, "spent": processor_seconds}
 
 
 def _moments(trace: Any) -> dict[str, Any]:
     import arviz as az
 
     posterior = trace["posterior"].to_dataset()
-    found: dict[str, list[float]] = {"ess": [], "mean": [], "sd": []}
+    moments: dict[str, list[float]] = {"ess": [], "mean": [], "sd": []}
     names: list[str] = []
     for name in sorted(map(str, posterior.data_vars)):
         draws = posterior[name].values
@@ -96,16 +98,16 @@ def _moments(trace: Any) -> dict[str, Any]:
         for k in range(draws.shape[2]):
             names.append(f"{name}[{k}]")
             enough = draws.shape[1] >= 4  # for ArviZ; a rival that is stopped in its warm-up has no draws
-            found["ess"].append(float(az.ess(draws[:, :, k])) if enough else 0.0)
-            found["mean"].append(float(draws[:, :, k].mean()) if enough else 0.0)
-            found["sd"].append(float(draws[:, :, k].std()) if enough else 0.0)
-    return {"names": names, **found}
+            moments["ess"].append(float(az.ess(draws[:, :, k])) if enough else 0.0)
+            moments["mean"].append(float(draws[:, :, k].mean()) if enough else 0.0)
+            moments["sd"].append(float(draws[:, :, k].std()) if enough else 0.0)
+    return {"names": names, **moments}
 
 
 def target_of(model: str) -> Any:
     """Return a model as a target."""
-    made = MODELS[model]()
-    return amc.from_pymc(made) if model.startswith("pymc_") else made
+    model_or_target = MODELS[model]()
+    return amc.from_pymc(model_or_target) if model.startswith("pymc_") else model_or_target
 
 
 # --- all answers ---
@@ -116,27 +118,27 @@ def one_thread() -> dict[str, str]:
     return {**os.environ, **THREADS}
 
 
-def seconds_to_enough(found: Mapping[str, Any]) -> float:
+def seconds_to_enough(answer: Mapping[str, Any]) -> float:
     """Return the CPU seconds to 400 effective draws of the worst parameter, infinity if it has none.
 
     Of a rival's time, the part of the draws is scaled. Our time counts as it is from 400 effective draws on, where our
     sampler stops; with fewer, all of it is scaled.
     """
-    reached = min(found["ess"], default=0.0)
+    reached = min(answer["ess"], default=0.0)
     if not reached > 0.0:
         return float("inf")
-    drawing = found["spent"] - found["setup"]
-    if found["setup"] == 0.0 and reached >= ENOUGH:  # our sampler stops at 400 effective draws
-        return float(found["spent"])
-    return float(found["setup"] + drawing * ENOUGH / reached)
+    drawing = answer["spent"] - answer["setup"]
+    if answer["setup"] == 0.0 and reached >= ENOUGH:  # our sampler stops at 400 effective draws
+        return float(answer["spent"])
+    return float(answer["setup"] + drawing * ENOUGH / reached)
 
 
-def shift(found: Mapping[str, Any], reference: Mapping[str, Any]) -> tuple[float, float]:
+def shift(answer: Mapping[str, Any], reference: Mapping[str, Any]) -> tuple[float, float]:
     """Return the largest shift of a mean from the reference's in sds, and its 95 % quantile for unbiased samplers."""
-    both = [name for name in found["names"] if name in set(reference["names"])]
+    both = [name for name in answer["names"] if name in set(reference["names"])]
     (m, _, e), (m0, s0, e0) = (
-        np.array([[one[key][one["names"].index(name)] for name in both] for key in ("mean", "sd", "ess")])
-        for one in (found, reference)
+        np.array([[moments[key][moments["names"].index(name)] for name in both] for key in ("mean", "sd", "ess")])
+        for moments in (answer, reference)
     )
     noise = np.sqrt(1.0 / np.maximum(e, 1.0) + 1.0 / np.maximum(e0, 1.0))
     maxima = np.abs(np.random.default_rng(0).standard_normal((4000, noise.size)) * noise).max(axis=1)
@@ -146,19 +148,24 @@ def shift(found: Mapping[str, Any], reference: Mapping[str, Any]) -> tuple[float
 def table(answers: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Return a row for each model and contender; a failed answer has its reason."""
     rows = []
-    for model, group in itertools.groupby(answers, key=lambda one: one["model"]):
+    for model, group in itertools.groupby(answers, key=lambda answer: answer["model"]):
         those = list(group)
-        exact = [one for one in those if "ess" in one and one["who"] not in BIASED]
-        reference = max(exact, key=lambda one: min(one["ess"], default=0.0), default=None)
-        for one in those:
-            row = {"model": model, "who": one["who"], "cache": one.get("cache", "")}
-            if "error" in one:
-                rows.append({**row, "failed": one["error"]})
+        exact = [answer for answer in those if "ess" in answer and answer["who"] not in BIASED]
+        reference = max(exact, key=lambda answer: min(answer["ess"], default=0.0), default=None)
+        for answer in those:
+            row = {"model": model, "who": answer["who"], "cache": answer.get("cache", "")}
+            if "error" in answer:
+                rows.append({**row, "failed": answer["error"]})
                 continue
-            reached = min(one["ess"], default=0.0)
-            row |= {"seconds": seconds_to_enough(one), "spent": one["spent"], "ess": reached, "sampler": one["sampler"]}
+            reached = min(answer["ess"], default=0.0)
+            row |= {
+                "seconds": seconds_to_enough(answer),
+                "spent": answer["spent"],
+                "ess": reached,
+                "sampler": answer["sampler"],
+            }
             if reference is not None and reached > 0.0:
-                row["shift"], row["shift_if_unbiased"] = (0.0, 0.0) if one is reference else shift(one, reference)
+                row["shift"], row["shift_if_unbiased"] = (0.0, 0.0) if answer is reference else shift(answer, reference)
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -167,14 +174,14 @@ def in_a_process(model: str, who: str, limit: float, seed: int, *, cache: str | 
     """Return the answer of a separate process, or its error; `cache` is the folder for compiled kernels, if given."""
     command = [sys.executable, "-m", "studies.race.answer", "--one", model, who, str(limit), str(seed)]
     environment = {**one_thread(), **({"APPROXMCMC_CACHE_DIR": cache} if cache else {})}
-    told, patience = {"model": model, "who": who}, 4.0 * limit + 600.0
+    names, patience = {"model": model, "who": who}, 4.0 * limit + 600.0
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=patience)
     except subprocess.TimeoutExpired:
-        return {**told, "error": f"no answer in {patience:.0f} s"}
+        return {**names, "error": f"no answer in {patience:.0f} s"}
     if done.returncode:
-        return {**told, "error": (done.stderr.strip().splitlines() or ["no reason given"])[-1]}
-    return {**told, **json.loads(done.stdout.splitlines()[-1])}
+        return {**names, "error": (done.stderr.strip().splitlines() or ["no reason given"])[-1]}
+    return {**names, **json.loads(done.stdout.splitlines()[-1])}
 
 
 def ours(model: str, limit: float, seed: int) -> list[dict[str, Any]]:
@@ -192,12 +199,12 @@ def run(preset: str, folder: Path, models: Iterable[str] = (), rivals: Iterable[
     for model in tuple(models) or names:
         for seed, who in itertools.product(range(1, rounds + 1), tuple(rivals) or contenders):
             answers += ours(model, limit, seed) if who == OURS else [in_a_process(model, who, limit, seed)]
-            found = table(answers)
-            sys.stderr.write(found.to_string(index=False, header=False) + "\n")
+            rows = table(answers)
+            sys.stderr.write(rows.to_string(index=False, header=False) + "\n")
             with whole_file(folder / "answers.json") as path:
                 path.write_text(json.dumps(answers))
             with whole_file(folder / "answers.csv") as path:
-                found.to_csv(path, index=False)
+                rows.to_csv(path, index=False)
 
 
 def main() -> None:
@@ -216,13 +223,13 @@ def main() -> None:
         metavar=("MODEL", "WHO", "LIMIT", "SEED"),
         help="run one here, and print it",
     )
-    given = parser.parse_args()
-    if given.one:
-        model, who, limit, seed = given.one
+    arguments = parser.parse_args()
+    if arguments.one:
+        model, who, limit, seed = arguments.one
         sys.stdout.write(json.dumps(answer(model, who, float(limit), int(seed))) + "\n")
         return
-    run(given.preset, given.out, given.model, given.rival, rounds=given.rounds)
-    sys.stdout.write(pd.read_csv(given.out / "answers.csv").to_string(index=False) + "\n")
+    run(arguments.preset, arguments.out, arguments.model, arguments.rival, rounds=arguments.rounds)
+    sys.stdout.write(pd.read_csv(arguments.out / "answers.csv").to_string(index=False) + "\n")
 
 
 if __name__ == "__main__":

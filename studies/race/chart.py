@@ -84,8 +84,8 @@ def table(rows: Sequence[Row]) -> str:
         borrowed = "*" if row["ess_borrowed"] == "True" else ""
         data = f"{float(row['data_per_step']):.0f}" if row["data_per_step"] not in ("", "nan") else "–"
         cells = [row["rival"], data, f"{two_digits(float(row['ess_per_second']))}{borrowed}"]
-        told = row["bias"] and float(row.get("effective_draws") or math.inf) >= FEWEST_FOR_MOMENTS
-        cells += [two_digits(float(times)) if times else "–", f"{float(row['bias']):.3f}" if told else "–"]
+        shows_bias = row["bias"] and float(row.get("effective_draws") or math.inf) >= FEWEST_FOR_MOMENTS
+        cells += [two_digits(float(times)) if times else "–", f"{float(row['bias']):.3f}" if shows_bias else "–"]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 
@@ -172,13 +172,11 @@ def _rare(rows: Sequence[Row]) -> Any:
 
 def _panel(axes: Any, rows: Sequence[Row], column: str, label: str) -> None:
     """Draw one bar for each row that has a value in `column`, with the value at its end."""
-    for place, row in enumerate(rows):
+    for y, row in enumerate(rows):
         if row[column] not in ("", "nan"):
             value = float(row[column])
-            axes.barh(place, value, color=_colour(row))
-            axes.annotate(
-                two_digits(value), (value, place), (3, 0), textcoords="offset points", va="center", fontsize=8
-            )
+            axes.barh(y, value, color=_colour(row))
+            axes.annotate(two_digits(value), (value, y), (3, 0), textcoords="offset points", va="center", fontsize=8)
     axes.set_xscale("log")
     axes.set_yticks(range(len(rows)), [row["rival"] for row in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)

@@ -45,8 +45,8 @@ def _responses(X: np.ndarray, scale: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _public(name: str) -> Callable[[], tuple[np.ndarray, np.ndarray]]:
     def load() -> tuple[np.ndarray, np.ndarray]:
-        found = getattr(datasets, name)()
-        return found.X_train, found.y_train
+        data = getattr(datasets, name)()
+        return data.X_train, data.y_train
 
     return load
 
@@ -99,16 +99,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/race"))
     parser.add_argument("--set", action="append", choices=SETS, default=[])
     parser.add_argument("--repeats", type=int, default=3)
-    given = parser.parse_args()
-    path = given.out / "fits.csv"
+    arguments = parser.parse_args()
+    path = arguments.out / "fits.csv"
     path.parent.mkdir(parents=True, exist_ok=True)
-    known = {row["data"]: row for row in csv.DictReader(path.open(newline=""))} if path.exists() else {}
-    for name in given.set or SETS:
-        known[name] = compare(name, given.repeats)
+    rows = {row["data"]: row for row in csv.DictReader(path.open(newline=""))} if path.exists() else {}
+    for name in arguments.set or SETS:
+        rows[name] = compare(name, arguments.repeats)
         with whole_file(path) as whole, whole.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(known[name]))
+            writer = csv.DictWriter(file, list(rows[name]))
             writer.writeheader()
-            writer.writerows(known.values())
+            writer.writerows(rows.values())
 
 
 if __name__ == "__main__":

@@ -80,17 +80,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problem", default="covertype", help="a data set of tall_target")
     parser.add_argument("--seconds", type=float, default=180.0, help="wall time of each run of nutpie")
-    given = parser.parse_args()
-    problem = tall_problem(given.problem)
+    arguments = parser.parse_args()
+    problem = tall_problem(arguments.problem)
 
-    def tell(found: dict[str, Any]) -> None:
-        sys.stdout.write(json.dumps({"problem": problem.name, "load": os.getloadavg(), **found}) + "\n")
+    def tell(result: dict[str, Any]) -> None:
+        sys.stdout.write(json.dumps({"problem": problem.name, "load": os.getloadavg(), **result}) + "\n")
         sys.stdout.flush()
 
     with threadpool_limits(1):
         for whitened in (True, False):
             tell(surrogate_for(problem, 5.0))
-            tell(nutpie_within(problem, given.seconds, whitened=whitened))
+            tell(nutpie_within(problem, arguments.seconds, whitened=whitened))
         tell(surrogate_for(problem, 5.0))
 
 

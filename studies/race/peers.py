@@ -78,16 +78,16 @@ def peers(problem: Problem, *, tune: int, draws: int, every: bool = True) -> lis
         return Rival(name, proposal, lever, lambda: jax_chain(problem, sampler), steps=steps)
 
     sgld = whole_chains.BlackjaxSGLD(careful_step(problem), batch_size=500, tune=0, thin=1)
-    found = [
+    rivals = [
         nuts(NUTPIE),
         nuts(f"{NUTPIE}, whitened", whitened=True),
         jax("blackjax SGLD", "Langevin", "subsampling, gradients", sgld),
     ]
     if every:
         gradients, proxy = "gradients on all data", "gradients on a subset, control variates"
-        found.append(jax("blackjax NUTS", "NUTS", gradients, whole_chains.BlackjaxNUTS(tune=tune), draws))
-        found.append(jax("numpyro NUTS", "NUTS", gradients, whole_chains.NumPyroNUTS(tune=tune), draws))
-        found.append(
+        rivals.append(jax("blackjax NUTS", "NUTS", gradients, whole_chains.BlackjaxNUTS(tune=tune), draws))
+        rivals.append(jax("numpyro NUTS", "NUTS", gradients, whole_chains.NumPyroNUTS(tune=tune), draws))
+        rivals.append(
             jax("numpyro HMC-ECS", "NUTS", proxy, whole_chains.NumPyroHMCECS(batch_size=100, tune=tune), draws)
         )
-    return found
+    return rivals

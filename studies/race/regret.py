@@ -51,46 +51,52 @@ def in_hindsight(model: str, *, limit: float, rounds: int, seed: int) -> dict[st
     """
     target = target_of(model)
     choice = amc.choose_sampler(target, random_seed=seed)
-    known = profile_target(target, seed)
+    profile = profile_target(target, seed)
     fresh = functools.partial(profile_target, target, seed)
     verdicts = dict(zip(choice.table["candidate"], choice.table["verdict"], strict=True))
     # A fresh survey has no form of the target yet, so each candidate's set-up includes its form.
-    compiled = {one.name: _compilation(one, known) for one in candidates(target)}
-    lower_bounds = {one.name: _seconds_at_best(one, known) for one in candidates(target)}
+    compiled = {candidate.name: _compilation(candidate, profile) for candidate in candidates(target)}
+    lower_bounds = {candidate.name: _seconds_at_best(candidate, profile) for candidate in candidates(target)}
     seconds: dict[str, list[float]] = {}
     failed: dict[str, str] = {}
-    for one in sorted(candidates(target), key=lambda one: (one.name != choice.name, lower_bounds[one.name])):
-        reason = verdicts[one.name] if verdicts[one.name].startswith(TOO_BIASED) else one.why_not(known)
+    for candidate in sorted(
+        candidates(target), key=lambda candidate: (candidate.name != choice.name, lower_bounds[candidate.name])
+    ):
+        reason = (
+            verdicts[candidate.name] if verdicts[candidate.name].startswith(TOO_BIASED) else candidate.why_not(profile)
+        )
         least = min(map(np.median, seconds.values()), default=math.inf)
-        if not reason and lower_bounds[one.name] > least:
-            reason = f"it cannot be the best: no run of it takes less than {lower_bounds[one.name]:.2g} s"
+        if not reason and lower_bounds[candidate.name] > least:
+            reason = f"it cannot be the best: no run of it takes less than {lower_bounds[candidate.name]:.2g} s"
         try:
             if not reason:
-                one.make(fresh())  # compiles
-                setting, set_up = _timed(one.make, fresh())
+                candidate.make(fresh())  # compiles
+                setting, set_up = _timed(candidate.make, fresh())
                 runs = (seconds_of_draws(setting, limit, seed + k) for k in range(rounds))
-                seconds[one.name] = [compiled[one.name] + set_up + run for run in runs]
+                seconds[candidate.name] = [compiled[candidate.name] + set_up + run for run in runs]
         except amc.errors.ApproxMCMCError as error:
             reason = str(error)
         if reason:
-            failed[one.name] = reason
+            failed[candidate.name] = reason
     size = {"n_obs": int(target.n_obs), "dim": int(target.variables.size)}
-    found = {"chosen": choice.name, "seconds": seconds, "compilation": compiled, "failed": failed}
-    return {"model": model, **size, **found}
+    times = {"chosen": choice.name, "seconds": seconds, "compilation": compiled, "failed": failed}
+    return {"model": model, **size, **times}
 
 
-def _compilation(one: Candidate, known: TargetProfile) -> float:
-    return nuts.compilation(known) if one.is_counted else known.seconds_to_compile(one.compiles(known))
+def _compilation(candidate: Candidate, profile: TargetProfile) -> float:
+    return (
+        nuts.compilation(profile) if candidate.is_counted else profile.seconds_to_compile(candidate.compiles(profile))
+    )
 
 
-def _seconds_at_best(one: Candidate, known: TargetProfile) -> float:
-    lower_bound, parts = one.lower_bound(known), one.compiles(known)
-    return known.seconds_to_compile(parts) + lower_bound.set_up + ENOUGH * lower_bound.per_draw
+def _seconds_at_best(candidate: Candidate, profile: TargetProfile) -> float:
+    lower_bound, parts = candidate.lower_bound(profile), candidate.compiles(profile)
+    return profile.seconds_to_compile(parts) + lower_bound.set_up + ENOUGH * lower_bound.per_draw
 
 
-def _timed(make: Callable[[TargetProfile], Pairing], known: TargetProfile) -> tuple[Pairing, float]:
+def _timed(make: Callable[[TargetProfile], Pairing], profile: TargetProfile) -> tuple[Pairing, float]:
     began = time.process_time()
-    return make(known), time.process_time() - began
+    return make(profile), time.process_time() - began
 
 
 def seconds_of_draws(setting: Pairing, limit: float, seed: int) -> float:
@@ -121,37 +127,37 @@ def seconds_of_draws(setting: Pairing, limit: float, seed: int) -> float:
 # --- all models ---
 
 
-def table(found: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
+def table(results: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Return a row for each model: the chosen candidate, the best in hindsight, their seconds and the regret."""
     rows = []
-    for one in found:
-        row = {"model": one["model"], "n_obs": one.get("n_obs"), "dim": one.get("dim")}
-        if "error" in one:
-            rows.append({**row, "failed": one["error"]})
+    for result in results:
+        row = {"model": result["model"], "n_obs": result.get("n_obs"), "dim": result.get("dim")}
+        if "error" in result:
+            rows.append({**row, "failed": result["error"]})
             continue
-        seconds = {name: float(np.median(values)) for name, values in one["seconds"].items()}
+        seconds = {name: float(np.median(values)) for name, values in result["seconds"].items()}
         best = min(seconds, key=seconds.__getitem__)
-        row |= {"chosen": one["chosen"], "best": best, "seconds": seconds[one["chosen"]], "least": seconds[best]}
+        row |= {"chosen": result["chosen"], "best": best, "seconds": seconds[result["chosen"]], "least": seconds[best]}
         rows.append({**row, "regret": row["seconds"] / row["least"]})
     return pd.DataFrame(rows)
 
 
 def markdown(rows: pd.DataFrame) -> str:
     """Return the regrets as a Markdown table, with their median and largest below."""
-    told = rows.dropna(subset=["regret"])
+    with_regret = rows.dropna(subset=["regret"])
     lines = [
         "| model | data | parameters | chosen | s | best in hindsight | s | regret |",
         "|---|--:|--:|---|--:|---|--:|--:|",
     ]
-    for row in told.to_dict("records"):
+    for row in with_regret.to_dict("records"):
         best = "the same" if row["best"] == row["chosen"] else row["best"]
         size = f"{row['n_obs']:.0f} | {row['dim']:.0f}"
         lines.append(
             f"| {row['model']} | {size} | {row['chosen']} | {two_digits(row['seconds'])} | {best} "
             f"| {two_digits(row['least'])} | {row['regret']:.2f} |"
         )
-    regret = told["regret"]
-    summary = f"Regret over {len(told)} models: median {regret.median():.2f}, largest {regret.max():.2f}."
+    regret = with_regret["regret"]
+    summary = f"Regret over {len(with_regret)} models: median {regret.median():.2f}, largest {regret.max():.2f}."
     return "\n".join([*lines, "", summary, ""])
 
 
@@ -170,11 +176,11 @@ def run(models: Iterable[str], folder: Path, *, limit: float, rounds: int, seed:
     for model in models:
         stored = folder / f"{model}.json"
         if not stored.exists():
-            found = in_a_process(model, limit, rounds, seed)
-            sys.stderr.write(json.dumps(found) + "\n")
-            if "error" not in found:  # a model with an error is tried again in the next call
+            result = in_a_process(model, limit, rounds, seed)
+            sys.stderr.write(json.dumps(result) + "\n")
+            if "error" not in result:  # a model with an error is tried again in the next call
                 with whole_file(stored) as path:
-                    path.write_text(json.dumps(found, indent=1))
+                    path.write_text(json.dumps(result, indent=1))
         answers = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
         with whole_file(folder / "regret.csv") as path:
             table(answers).to_csv(path, index=False)
@@ -197,15 +203,17 @@ def main() -> None:
         metavar=("MODEL", "LIMIT", "ROUNDS", "SEED"),
         help="run one here, and print it",
     )
-    given = parser.parse_args()
-    if given.one:
+    arguments = parser.parse_args()
+    if arguments.one:
         warnings.simplefilter("ignore", amc.errors.SamplingWarning)  # too many influential rows, run cut off
-        model, limit, rounds, seed = given.one
-        found = in_hindsight(model, limit=float(limit), rounds=int(rounds), seed=int(seed))
-        sys.stdout.write(json.dumps(found) + "\n")
+        model, limit, rounds, seed = arguments.one
+        result = in_hindsight(model, limit=float(limit), rounds=int(rounds), seed=int(seed))
+        sys.stdout.write(json.dumps(result) + "\n")
         return
-    found = run(given.model or MODELS, given.out, limit=given.limit, rounds=given.rounds, seed=given.seed)
-    sys.stdout.write(markdown(found))
+    result = run(
+        arguments.model or MODELS, arguments.out, limit=arguments.limit, rounds=arguments.rounds, seed=arguments.seed
+    )
+    sys.stdout.write(markdown(result))
 
 
 if __name__ == "__main__":

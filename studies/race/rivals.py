@@ -40,7 +40,7 @@ def numpy_walk(problem: Problem) -> Callable[[int], Lap]:
         return float(y @ eta - np.logaddexp(0.0, eta).sum() - 0.5 * theta @ theta / PRIOR_SCALE**2)
 
     state = [problem.fit.draw(rng)]
-    here = [log_density(state[0])]
+    current = [log_density(state[0])]
 
     def run(steps: int) -> Lap:
         draws = np.empty((steps, problem.dim))
@@ -49,8 +49,8 @@ def numpy_walk(problem: Problem) -> Callable[[int], Lap]:
             for k in range(steps):
                 proposed = state[0] + L @ rng.standard_normal(problem.dim)
                 there = log_density(proposed)
-                if math.log(1.0 - rng.random()) < there - here[0]:
-                    state[0], here[0] = proposed, there
+                if math.log(1.0 - rng.random()) < there - current[0]:
+                    state[0], current[0] = proposed, there
                 draws[k] = state[0]
 
         return Lap(draws, len(y), cpu_seconds(walk))

@@ -51,14 +51,14 @@ def _ratio(values: tuple[float, float, float] | None) -> str:
     return middle if middle == low == high else f"{middle} [{low}, {high}]"
 
 
-def write(found: Mapping[str, Any], folder: Path) -> None:
+def write(results: Mapping[str, Any], folder: Path) -> None:
     """Rewrite the three files, so that an interrupted race leaves complete files of the problems so far."""
     with whole_file(folder / "race.json") as path:
-        path.write_text(json.dumps(found, indent=1))
+        path.write_text(json.dumps(results, indent=1))
     with whole_file(folder / "race.md") as path:
-        path.write_text("\n".join(markdown(r["problem"], r["rows"]) for r in found["results"]))
+        path.write_text("\n".join(markdown(r["problem"], r["rows"]) for r in results["results"]))
     with whole_file(folder / "race.csv") as path, path.open("w", newline="") as file:
-        rows = [{"problem": result["problem"], **row} for result in found["results"] for row in result["rows"]]
+        rows = [{"problem": result["problem"], **row} for result in results["results"] for row in result["rows"]]
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)

@@ -38,9 +38,9 @@ def timed(make: Callable[[], Any]) -> tuple[Any, float]:
     """Return the result of a function, and its CPU seconds when all code is compiled."""
     for _ in range(COMPILING):
         began = time.process_time()
-        made = make()
+        result = make()
         seconds = time.process_time() - began
-    return made, seconds
+    return result, seconds
 
 
 def tall_problem(name: str) -> TallProblem:

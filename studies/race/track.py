@@ -100,13 +100,13 @@ def race(rivals: Iterable[Rival], setting: Setting, exact: Callable[[], Callable
 
 def versions() -> dict[str, str]:
     """Return the versions of all libraries in the race."""
-    found = {}
+    by_name = {}
     for name in ("numpy", "numba", "arviz", "pymc", "nutpie", "jax", "jaxlib", "blackjax", "numpyro"):
         try:
-            found[name] = importlib.metadata.version(name)
+            by_name[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            by_name[name] = "not installed"
+    return by_name
 
 
 def contest(name: str, *, tall: bool) -> tuple[Any, list[Rival], Callable[[], Callable[[int], Lap]]]:
@@ -124,7 +124,7 @@ def run(preset: str, folder: Path, *, with_peers: bool = False, only: Iterable[s
 
     Write race.json, race.csv and race.md; return the contents of race.json.
     """
-    found: dict[str, Any] = {"preset": preset, "versions": versions(), "results": []}
+    results_of_race: dict[str, Any] = {"preset": preset, "versions": versions(), "results": []}
     folder.mkdir(parents=True, exist_ok=True)
     for name in tuple(only) or PRESETS[preset]:
         setting = PRESETS[preset][name]
@@ -134,7 +134,7 @@ def run(preset: str, folder: Path, *, with_peers: bool = False, only: Iterable[s
             rivals += peers(problem, tune=setting.tune, draws=setting.draws, every=setting.every_peer)
         with threadpool_limits(1):
             results = race(rivals, setting, exact)
-        found["results"].append(
+        results_of_race["results"].append(
             {
                 "problem": problem.name,
                 "setting": dataclasses.asdict(setting),
@@ -143,5 +143,5 @@ def run(preset: str, folder: Path, *, with_peers: bool = False, only: Iterable[s
                 "rows": [results.row(rival) for rival in results.rivals],
             }
         )
-        write(found, folder)
-    return found
+        write(results_of_race, folder)
+    return results_of_race

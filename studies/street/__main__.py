@@ -74,25 +74,25 @@ def main() -> None:
     parser.add_argument("--state", action="append", default=[], choices=STATES, help="only this state; repeatable")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results/street"))
-    given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    for name, state in itertools.product(given.model or WRITTEN, given.state or STATES):
-        file = given.out / f"{name}-{state}.json"
+    arguments = parser.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name, state in itertools.product(arguments.model or WRITTEN, arguments.state or STATES):
+        file = arguments.out / f"{name}-{state}.json"
         if file.exists():
             continue
-        cache = fresh_cache(given.out, name, state)
-        found = {**carry_out(name, WHO[state], given.seed, cache), "state": state}
+        cache = fresh_cache(arguments.out, name, state)
+        result = {**carry_out(name, WHO[state], arguments.seed, cache), "state": state}
         if state != "new":
             shutil.rmtree(cache)
         with whole_file(file) as path:
-            path.write_text(json.dumps(found))
+            path.write_text(json.dumps(result))
         short = {
-            key: found.get(key)
+            key: result.get(key)
             for key in ("error", "cpu", "wall", "ess_bulk", "ess_tail", "rhat", "sampler", "problems")
         }
         sys.stderr.write(f"{name} {state} {short}\n")
-        table(given.out).to_csv(given.out / "street.csv", index=False)
-    sys.stdout.write(table(given.out).to_string(index=False) + "\n")
+        table(arguments.out).to_csv(arguments.out / "street.csv", index=False)
+    sys.stdout.write(table(arguments.out).to_string(index=False) + "\n")
 
 
 if __name__ == "__main__":

@@ -28,15 +28,15 @@ MOST_RHAT = 1.01
 def is_clean(folder: Path, name: str) -> bool:
     """Return whether there is a NUTS run of a model and it passes its checks."""
     files = [folder / f"{name}-{state}.json" for state in ("long", "nutpie")]
-    found = next((json.loads(file.read_text()) for file in files if file.exists()), {})
-    enough = min(found.get("ess_bulk", 0.0), found.get("ess_tail", 0.0)) >= ENOUGH
-    return enough and found["rhat"] < MOST_RHAT and not found["problems"]
+    result = next((json.loads(file.read_text()) for file in files if file.exists()), {})
+    enough = min(result.get("ess_bulk", 0.0), result.get("ess_tail", 0.0)) >= ENOUGH
+    return enough and result["rhat"] < MOST_RHAT and not result["problems"]
 
 
 def told(name: str) -> list[dict[str, Any]]:
     """Return the warnings of a model's runs, one run for each seed."""
-    made = model(name)
-    runs = {seed: ours(made, seed) for seed in SEEDS}
+    drawn_model = model(name)
+    runs = {seed: ours(drawn_model, seed) for seed in SEEDS}
     return [{"model": name, "seed": k, "chosen": run.sampler, "problems": run.problems} for k, run in runs.items()]
 
 
@@ -46,25 +46,27 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/street"))
     parser.add_argument("--model", action="append", default=[], choices=WRITTEN, help="only this model; repeatable")
     parser.add_argument("--one", choices=WRITTEN, help="run a model here, and print the warnings")
-    given = parser.parse_args()
-    if given.one:
-        sys.stdout.write(json.dumps(told(given.one)) + "\n")
+    arguments = parser.parse_args()
+    if arguments.one:
+        sys.stdout.write(json.dumps(told(arguments.one)) + "\n")
         return
-    clean = [name for name in given.model or WRITTEN if is_clean(given.out, name)]
-    files = {name: given.out / f"{name}-alarms.json" for name in clean}
+    clean = [name for name in arguments.model or WRITTEN if is_clean(arguments.out, name)]
+    files = {name: arguments.out / f"{name}-alarms.json" for name in clean}
     for name, file in files.items():
         if file.exists():
             continue
         command = [sys.executable, "-m", "studies.street.alarms", "--one", name]
-        done = subprocess.run(command, env=environment(given.out / "base"), capture_output=True, text=True, check=True)
+        done = subprocess.run(
+            command, env=environment(arguments.out / "base"), capture_output=True, text=True, check=True
+        )
         with whole_file(file) as path:
             path.write_text(done.stdout.splitlines()[-1])
         sys.stderr.write(f"{name} {done.stdout.splitlines()[-1][:300]}\n")
     rows = itertools.chain.from_iterable(json.loads(file.read_text()) for file in files.values() if file.exists())
-    found = pd.DataFrame([{**row, "problems": " | ".join(row["problems"])} for row in rows])
-    found.to_csv(given.out / "alarms.csv", index=False)
-    warned = int((found["problems"] != "").sum())
-    sys.stdout.write(f"{len(found)} runs of {len(files)} clean models, {warned} warned\n")
+    table = pd.DataFrame([{**row, "problems": " | ".join(row["problems"])} for row in rows])
+    table.to_csv(arguments.out / "alarms.csv", index=False)
+    warned = int((table["problems"] != "").sum())
+    sys.stdout.write(f"{len(table)} runs of {len(files)} clean models, {warned} warned\n")
 
 
 if __name__ == "__main__":

@@ -29,11 +29,11 @@ def ours(model: Any, seed: int) -> Drawn:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", amc.errors.SamplingWarning)
         trace = amc.sample(model, random_seed=seed, progressbar=False)
-    told = [str(one.message) for one in caught if issubclass(one.category, amc.errors.SamplingWarning)]
+    problems = [str(warning.message) for warning in caught if issubclass(warning.category, amc.errors.SamplingWarning)]
     attrs, stats = trace["sample_stats"].attrs, trace["sample_stats"]
     kept = float(stats["perf_counter_diff"].sum())
     tuned = float(sum(attrs.get("tuning_perf_counter_diff", [0.0])))
-    return Drawn(trace["posterior"], str(attrs["chosen"]), attrs["sampling_time"] * kept / (kept + tuned), told)
+    return Drawn(trace["posterior"], str(attrs["chosen"]), attrs["sampling_time"] * kept / (kept + tuned), problems)
 
 
 def nutpie(model: Any, seed: int) -> Drawn:
@@ -77,10 +77,10 @@ def run(name: str, who: str, seed: int) -> dict[str, Any]:
     from studies.street.models import model
 
     began = time.perf_counter() - time.process_time()  # the start of Python: its CPU time counts as wall-clock time
-    made = model(name)
-    drawn = WHO[who](made, seed)
+    pymc_model = model(name)
+    drawn = WHO[who](pymc_model, seed)
     wall, cpu = time.perf_counter() - began, time.process_time()
-    free = {variable.name for variable in made.free_RVs}
+    free = {variable.name for variable in pymc_model.free_RVs}
     return {
         "model": name,
         "who": who,
@@ -102,23 +102,23 @@ def _summary(posterior: Any, free: set[str]) -> dict[str, Any]:
     import arviz as az
     import numpy as np
 
-    names, found = list[str](), list[list[float]]()
+    names, moments = list[str](), list[list[float]]()
     worst = {"ess_bulk": math.inf, "ess_tail": math.inf, "rhat": 1.0}
     for name in sorted(map(str, posterior.data_vars)):
         draws = posterior[name].to_numpy().astype(float)
         draws = draws.reshape(*draws.shape[:2], -1)
         for k in range(draws.shape[2]):
-            one = draws[:, :, k]
-            if one.std() == 0.0 or not np.isfinite(one).all():  # entries of a Cholesky factor that are 0
+            values = draws[:, :, k]
+            if values.std() == 0.0 or not np.isfinite(values).all():  # entries of a Cholesky factor that are 0
                 continue
-            bulk = float(az.ess(one))
+            bulk = float(az.ess(values))
             names.append(f"{name}[{k}]")
-            found.append([float(one.mean()), float(one.std()), bulk])
+            moments.append([float(values.mean()), float(values.std()), bulk])
             if name in free:
                 worst["ess_bulk"] = min(worst["ess_bulk"], bulk)
-                worst["ess_tail"] = min(worst["ess_tail"], float(az.ess(one, method="tail", prob=(0.05, 0.95))))
-                worst["rhat"] = max(worst["rhat"], float(az.rhat(one)))
-    mean, sd, ess = (list(column) for column in zip(*found, strict=True))
+                worst["ess_tail"] = min(worst["ess_tail"], float(az.ess(values, method="tail", prob=(0.05, 0.95))))
+                worst["rhat"] = max(worst["rhat"], float(az.rhat(values)))
+    mean, sd, ess = (list(column) for column in zip(*moments, strict=True))
     return {**worst, "draws": posterior.sizes["draw"], "names": names, "mean": mean, "sd": sd, "ess": ess}
 
 

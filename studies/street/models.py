@@ -53,6 +53,6 @@ BEFORE = {function.__name__: function for function in (counts_before, groups_bef
 
 def model(name: str) -> Any:
     """Build the PyMC model of this name."""
-    with pm.Model() as made:
+    with pm.Model() as pymc_model:
         (WRITTEN | BEFORE)[name]()
-    return made
+    return pymc_model

@@ -13,22 +13,22 @@ HEADER = (
 )  # fmt: skip
 
 
-def markdown(found: pd.DataFrame) -> str:
+def markdown(cells: pd.DataFrame) -> str:
     """Return the table, a row for each model, and a sentence with counts."""
     lines = [
         f"| {' | '.join(HEADER)} |",
         f"|{'---|' * len(HEADER)}",
-        *(_line(row) for _, row in found.iterrows() if row["dim"]),
+        *(_line(row) for _, row in cells.iterrows() if row["dim"]),
     ]
-    both = found.dropna(subset=["new_cpu", "nutpie_cpu"])
+    both = cells.dropna(subset=["new_cpu", "nutpie_cpu"])
     ratio, to_400 = ((both[f"new_{of}"] / both[f"nutpie_{of}"]).median() for of in ("cpu", "to_400"))
-    told = int(both["problems"].notna().sum())
-    missing = sorted({*found["model"]} - {*both["model"]})
+    reporting = int(both["problems"].notna().sum())
+    missing = sorted({*cells["model"]} - {*both["model"]})
     within, scaled = (int(both[name].sum()) for name in ("within", "within_to_400"))
     counted = (
         f"{within} of {len(both)} models take at most {TIMES:g} times nutpie's seconds plus {SECONDS:g}, its seconds "
         f"extended to 400 effective draws where it has fewer; {scaled} if both runs are scaled to 400. The median "
-        f"ratio of CPU seconds is {ratio:.2f}, and scaled {to_400:.2f}. Our runs that report a problem: {told}."
+        f"ratio of CPU seconds is {ratio:.2f}, and scaled {to_400:.2f}. Our runs that report a problem: {reporting}."
     )
     return "\n".join([*lines, "", counted, *([f"Not run on both sides: {', '.join(missing)}."] if missing else []), ""])
 
@@ -44,12 +44,12 @@ def _seconds(value: float) -> str:
     return "–" if pd.isna(value) else f"{value:.1f}" if value < 100.0 else f"{value:.0f}"
 
 
-def alarms(found: pd.DataFrame) -> str:
+def alarms(runs: pd.DataFrame) -> str:
     """Return a sentence that counts the runs with a warning, and names their models."""
-    warned = found.dropna(subset=["problems"])
+    warned = runs.dropna(subset=["problems"])
     names = f", of {', '.join(sorted(set(warned['model'])))}" if len(warned) else ""
-    models = found["model"].nunique()
-    return f"Of {len(found)} runs of {models} models, with five seeds each, {len(warned)} reported a problem{names}.\n"
+    models = runs["model"].nunique()
+    return f"Of {len(runs)} runs of {models} models, with five seeds each, {len(warned)} reported a problem{names}.\n"
 
 
 def main(file: Path, false_alarms: Path, folder: Path) -> None:

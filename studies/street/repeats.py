@@ -36,24 +36,24 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("results/street"))
     parser.add_argument("--one", action="store_true", help="run once, and print the hash of the draws")
-    given = parser.parse_args()
-    if given.one:
-        sys.stdout.write(f"{draws_of(given.model)}\n")
+    arguments = parser.parse_args()
+    if arguments.one:
+        sys.stdout.write(f"{draws_of(arguments.model)}\n")
         return
-    found = collections.Counter[str]()
-    command = [sys.executable, "-m", "studies.street.repeats", given.model, "--one"]
-    for k in range(given.runs):
+    times_of_line = collections.Counter[str]()
+    command = [sys.executable, "-m", "studies.street.repeats", arguments.model, "--one"]
+    for k in range(arguments.runs):
         busy = [subprocess.Popen(BUSY) for _ in range(LOADS[k % len(LOADS)])]
         try:
             done = subprocess.run(
-                command, env=environment(given.out / "base"), capture_output=True, text=True, check=True
+                command, env=environment(arguments.out / "base"), capture_output=True, text=True, check=True
             )
         finally:
             for process in busy:
                 process.kill()
-        found[done.stdout.splitlines()[-1]] += 1
-    for line, times in found.items():
-        sys.stdout.write(f"{times} of {given.runs}: {line}\n")
+        times_of_line[done.stdout.splitlines()[-1]] += 1
+    for line, times in times_of_line.items():
+        sys.stdout.write(f"{times} of {arguments.runs}: {line}\n")
 
 
 if __name__ == "__main__":

@@ -31,9 +31,9 @@ def _cells(folder: Path, name: str) -> dict[str, Any]:
 def _row(name: str, cells: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"model": name, "kind": KIND[name]}
     for state in ("new", "again", "nutpie"):
-        one = cells.get(state, {})
-        row |= {f"{state}_cpu": one.get("cpu", math.nan), f"{state}_wall": one.get("wall", math.nan)}
-        row |= {f"{state}_to_400": seconds_to_effective(one)}
+        cell = cells.get(state, {})
+        row |= {f"{state}_cpu": cell.get("cpu", math.nan), f"{state}_wall": cell.get("wall", math.nan)}
+        row |= {f"{state}_to_400": seconds_to_effective(cell)}
     new, rival = cells.get("new", {}), cells.get("nutpie", {})
     row |= {f"ours_{key}": new.get(key, math.nan) for key in ("ess_bulk", "ess_tail", "rhat", "memory")}
     row |= {f"nutpie_{key}": rival.get(key, math.nan) for key in ("ess_bulk", "ess_tail", "rhat", "memory")}
@@ -50,13 +50,13 @@ def _row(name: str, cells: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def seconds_to_effective(found: Mapping[str, Any]) -> float:
+def seconds_to_effective(cell: Mapping[str, Any]) -> float:
     """Return CPU seconds to 400 effective draws, bulk and tail: only the time of kept draws is scaled."""
-    if "cpu" not in found:
+    if "cpu" not in cell:
         return math.nan
-    return float(found["cpu"] * (1.0 - found["drawing"] + found["drawing"] * ENOUGH / _effective(found)))
+    return float(cell["cpu"] * (1.0 - cell["drawing"] + cell["drawing"] * ENOUGH / _effective(cell)))
 
 
-def _effective(found: Mapping[str, Any]) -> float:
+def _effective(cell: Mapping[str, Any]) -> float:
     """Return the effective draws of the worst parameter, bulk or tail."""
-    return min(found.get("ess_bulk", math.inf), found.get("ess_tail", math.inf))
+    return min(cell.get("ess_bulk", math.inf), cell.get("ess_tail", math.inf))

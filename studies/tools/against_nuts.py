@@ -44,14 +44,14 @@ def against_nuts(results: "StudyResults") -> "list[Figure | Table]":
         "steps of warm-up, during which it has no draw. The last line names the Laplace approximation where its "
         "risk is below that of both."
     )
-    told = (
+    meaning = (
         "The same for every estimand: the risks of NUTS and of the Laplace approximation, over that of steps on "
         "influential rows."
     )
     title = "Who has less risk, NUTS or influential rows?"
     return [
         Figure(title, caption, _grid(drawn), drawn),
-        Table("NUTS over influential rows", told, data.drop(columns="about")),
+        Table("NUTS over influential rows", meaning, data.drop(columns="about")),
     ]
 
 
@@ -62,18 +62,18 @@ def _rows(results: "StudyResults", contest: Contest, verdicts: int) -> Iterator[
     ours = _influential(contest)
     for estimand in contest.estimands:
         for time in contest.times:
-            here = contest.at(estimand, time)
-            missing = [name for name in (NUTS, ours) if name not in here.index or math.isnan(here.risk[name])]
-            ratio = NOTHING if missing else _ratio(here, NUTS)
-            fitted = NOTHING if ours in missing else _ratio(here, LAPLACE)
+            risks = contest.at(estimand, time)
+            missing = [name for name in (NUTS, ours) if name not in risks.index or math.isnan(risks.risk[name])]
+            ratio = NOTHING if missing else _ratio(risks, NUTS)
+            fitted = NOTHING if ours in missing else _ratio(risks, LAPLACE)
             if ours in missing:
                 less = BY_NUTS if NUTS not in missing else NOBODY
             else:
-                less = STEPS if missing else _verdict(here.loc[NUTS], verdicts)
+                less = STEPS if missing else _verdict(risks.loc[NUTS], verdicts)
             column = f"{float(f'{longest * time / contest.times[-1]:.1g}'):g} s"
             about = {"data": size, "about": column, "estimand": estimand, "seconds": time, "less risk": less}
-            most = math.nan if math.isnan(fitted.value) else widened(here.loc[LAPLACE], "ratio", verdicts)[1]
-            below = most < 1.0 and (NUTS in missing or most < widened(here.loc[NUTS], "ratio", verdicts)[0])
+            most = math.nan if math.isnan(fitted.value) else widened(risks.loc[LAPLACE], "ratio", verdicts)[1]
+            below = most < 1.0 and (NUTS in missing or most < widened(risks.loc[NUTS], "ratio", verdicts)[0])
             columns = ratio.columns("ratio") | fitted.columns("Laplace over influential rows")
             yield about | columns | {"Laplace below both": below, "no draw yet": ", ".join(missing)}
 
@@ -82,8 +82,10 @@ def _influential(contest: Contest) -> str:
     return next((name for name in INFLUENTIAL if name in contest.settings), "")
 
 
-def _ratio(here: "pd.DataFrame", name: str) -> Interval:
-    return Interval(*(here[f"ratio{end}"][name] for end in ("", "_lower", "_upper"))) if name in here.index else NOTHING
+def _ratio(risks: "pd.DataFrame", name: str) -> Interval:
+    return (
+        Interval(*(risks[f"ratio{end}"][name] for end in ("", "_lower", "_upper"))) if name in risks.index else NOTHING
+    )
 
 
 def _verdict(row: Any, verdicts: int) -> str:

@@ -38,21 +38,23 @@ def cost(results: Any) -> list[Table]:
             effective = np.median(np.concatenate([np.ravel(sizes[name].values) for name in sizes.data_vars]))
             rate = float(effective) / (run.sizes["chain"] * run.sizes["draw"])
         for setting in results.study.settings():
-            found = results.bias(target, setting.label)
-            if found is None or setting.label == "exact":
+            estimate = results.bias(target, setting.label)
+            if estimate is None or setting.label == "exact":
                 continue
-            relative = found["variance_per_audit"] / found["posterior_sd"].where(found["posterior_sd"] > 0.0) ** 2
-            error = float(np.sqrt(relative.median() / found["n_audits"]))
+            relative = (
+                estimate["variance_per_audit"] / estimate["posterior_sd"].where(estimate["posterior_sd"] > 0.0) ** 2
+            )
+            error = float(np.sqrt(relative.median() / estimate["n_audits"]))
             rows.append(
                 {
                     "target": target,
                     "setting": setting.label,
-                    "verdict": str(found["verdict"].item()),
-                    "form": found.attrs["form"],
+                    "verdict": str(estimate["verdict"].item()),
+                    "form": estimate.attrs["form"],
                     "error of a bias (sd)": error,
-                    "passes": float(found["passes"]),
+                    "passes": float(estimate["passes"]),
                     "passes of the exact chain": 1.0 / error**2 / rate if error > 0.0 else math.nan,
-                    "seconds": float(found["seconds"]),
+                    "seconds": float(estimate["seconds"]),
                 }
             )
     caption = (

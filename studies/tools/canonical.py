@@ -58,8 +58,8 @@ def arm(epsilon: float) -> Arm:
     if epsilon > 0.0:  # one half of the grid is the mirror image of the other
         half = slice(0, MIDDLE + 1)
         steps = np.abs(GRID[None, :] - GRID[half, None])
-        found = acceptance_probability_error(log_ratios()[half], steps, epsilon=epsilon, **LOOKS)
-        error, fraction = (np.array(found[name]) for name in ("error", "data_fraction"))
+        predicted = acceptance_probability_error(log_ratios()[half], steps, epsilon=epsilon, **LOOKS)
+        error, fraction = (np.array(predicted[name]) for name in ("error", "data_fraction"))
         accept = accept + np.vstack([error, error[-2::-1, ::-1]])
         used = np.vstack([fraction, fraction[-2::-1, ::-1]])
     kernel = proposals() * accept

@@ -79,12 +79,12 @@ def chain_figures(
     pooled = _dataset({name: _spread(np.concatenate(draws_of(chains[name]))) for name in long}, names)
     thin = int(next(iter(chains.values()))[0]["sample_stats"].attrs.get("thin", 1))
     every = "" if thin == 1 else f", of which every {thin}th is kept"
-    one = (
+    which_chain = (
         "one replicate of each setting, one member of a population"
         if any(_is_population(t[0]) for t in chains.values())
         else "one replicate"
     )
-    lines = f"the first {min(SHOWN, first.sizes['draw'])} draws of {one}{every}."
+    lines = f"the first {min(SHOWN, first.sizes['draw'])} draws of {which_chain}{every}."
     short = "".join(f" {name} made fewer than {FEWEST} draws." for name in chains if name not in long)
     lags = max(2, max_lag // thin)
     return [

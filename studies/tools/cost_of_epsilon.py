@@ -42,9 +42,9 @@ def cost_against_epsilon(results: "StudyResults", *, lead: str = "") -> list[Fig
             (axes[0], "data", "data read per decision (%)"),
             (axes[1], "wrong", "wrong decisions (%)"),
         ):
-            for place, (sampler, family) in enumerate(families):
+            for index, (sampler, family) in enumerate(families):
                 said = f", {sampler}" if len(families) > 1 else ""
-                _measured_and_predicted(panel, family, name, place, said)
+                _measured_and_predicted(panel, family, name, index, said)
             panel.set_xlabel("epsilon")
             panel.set_xticks(ticks, _apart(ticks))
             panel.set_ylabel(word)
@@ -101,13 +101,13 @@ def epsilon_rows(
     return pd.DataFrame(rows).sort_values("epsilon", kind="stable", ignore_index=True) if rows else pd.DataFrame()
 
 
-def _measured_and_predicted(panel: Any, rows: "pd.DataFrame", name: str, place: int, said: str) -> None:
-    x, colour = rows.epsilon, COLOURS[place]
+def _measured_and_predicted(panel: Any, rows: "pd.DataFrame", name: str, index: int, said: str) -> None:
+    x, colour = rows.epsilon, COLOURS[index]
     value, lower, upper = (100.0 * rows[f"{name}{end}"] for end in ("", "_lower", "_upper"))
     error = np.nan_to_num(np.array([value - lower, upper - value]))
     panel.errorbar(x, value, yerr=np.maximum(error, 0.0), fmt="o-", color=colour, capsize=3, label=f"measured{said}")
     predicted = 100.0 * rows[f"predicted_{name}"]
-    panel.plot(x, predicted, color=INK, linestyle=("--", ":", "-.")[place % 3], label=f"recursion{said}")
+    panel.plot(x, predicted, color=INK, linestyle=("--", ":", "-.")[index % 3], label=f"recursion{said}")
     panel.fill_between(
         x,
         100.0 * rows[f"predicted_{name}_lower"],

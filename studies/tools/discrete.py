@@ -178,11 +178,11 @@ def clique_errors_over_draws(
     error = np.empty(shape)
     for chain in range(shape[0]):
         done, total = 0, np.zeros_like(reference)
-        for place, n in enumerate(sizes):
+        for index, n in enumerate(sizes):
             if n > done:
                 total += clique_probabilities(states[chain, done:n], cliques) * (n - done)
                 done = n
-            error[chain, place] = clique_error(total / done, reference)
+            error[chain, index] = clique_error(total / done, reference)
     rows = np.asarray(sizes, dtype=np.int64) - 1
     costs = {
         name: column.transpose("chain", "draw").to_numpy().cumsum(axis=1)[:, rows]

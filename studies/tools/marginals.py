@@ -90,12 +90,12 @@ def pair_marginals(
 def _settings_at(results: "StudyResults", contest: Contest, epsilons: Sequence[float]) -> dict[float, str]:
     records = results.records[results.records.target == contest.target]
     at = {row.label: (row.knobs or {}).get("epsilon") for row in records.itertuples()}
-    found: dict[float, str] = {}
+    labels: dict[float, str] = {}
     for epsilon in epsilons:
         for label in contest.traces:  # in the order declared
             if at.get(label) == epsilon:
-                found.setdefault(epsilon, label)
-    return found
+                labels.setdefault(epsilon, label)
+    return labels
 
 
 def _pair(trace: "xr.DataTree", variable: str, coordinates: tuple[int, int]) -> np.ndarray:

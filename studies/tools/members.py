@@ -14,6 +14,6 @@ if TYPE_CHECKING:
 def draws_of(traces: "Sequence[xr.DataTree]") -> np.ndarray:
     """Return the draws of theta, cut to the shortest replicate; each member of a population is a chain."""
     populations = "adapted_n_members" in traces[0]["posterior"].attrs
-    found = [split_population(trace) if populations else trace["posterior"].to_dataset() for trace in traces]
-    n = min(posterior.sizes["draw"] for posterior in found)
-    return np.concatenate([posterior["theta"].to_numpy()[:, :n] for posterior in found])
+    posteriors = [split_population(trace) if populations else trace["posterior"].to_dataset() for trace in traces]
+    n = min(posterior.sizes["draw"] for posterior in posteriors)
+    return np.concatenate([posterior["theta"].to_numpy()[:, :n] for posterior in posteriors])

@@ -49,8 +49,8 @@ def _settle(distance: np.ndarray) -> np.ndarray:
         for i in range(n):
             away = places[i] - places
             length = np.linalg.norm(away, axis=1)[:, None]
-            wanted = places + distance[i][:, None] * away / np.where(length > 0.0, length, 1.0)
-            places[i] = weight[i] @ wanted / weight[i].sum()
+            ideal = places + distance[i][:, None] * away / np.where(length > 0.0, length, 1.0)
+            places[i] = weight[i] @ ideal / weight[i].sum()
     places -= places.mean(axis=0)
     _, axes = np.linalg.eigh(places.T @ places)
     return np.asarray(places @ axes[:, ::-1])
@@ -66,11 +66,11 @@ def network_figure(network: "Network", lead: str = "") -> Figure:
     for i, j in ties:
         axis.plot(*places[[i, j]].T, color=INK, linewidth=1.0, alpha=0.6, zorder=1)
     axis.scatter(*places.T, s=40, color=COLOURS[0], zorder=2)
-    for place, label, partners in zip(places, network.labels, network.adjacency, strict=True):
+    for point, label, partners in zip(places, network.labels, network.adjacency, strict=True):
         # A name is on the side of its node away from the nodes that it is tied to.
-        above = not partners.any() or place[1] >= places[partners > 0, 1].mean()
+        above = not partners.any() or point[1] >= places[partners > 0, 1].mean()
         axis.annotate(
-            label, place, (0, 6 if above else -6), textcoords="offset points", ha="center",
+            label, point, (0, 6 if above else -6), textcoords="offset points", ha="center",
             va="bottom" if above else "top", fontsize=8,
         )  # fmt: skip
     axis.set_aspect("equal")

@@ -38,9 +38,9 @@ def losses(
     """Draw the bounds of one step against N, from lemma 3.1 to the true distance, and tabulate constants."""
     import pandas as pd
 
-    found = {count: bounds.noisy_exchange_errors(target, sampler(count), grid) for count in counts}
+    errors = {count: bounds.noisy_exchange_errors(target, sampler(count), grid) for count in counts}
     rows = []
-    for count, each in found.items():
+    for count, each in errors.items():
         row = {"N": count} | {name: float(each[name].max()) for name in LOSSES}
         row["label"] = each["delta"].attrs["label"]
         row |= {name: float(each[name]) for name in ("corollary_2_3", "theorem_bound")}
@@ -49,12 +49,12 @@ def losses(
         rows.append(row)
     frame = pd.DataFrame(rows)
     figure, axes = subplots(1, 2, figsize=(9.6, 4.0))
-    for place, (name, label) in enumerate(LOSSES.items()):
-        colour = INK if name == "delta" else COLOURS[place]
+    for index, (name, label) in enumerate(LOSSES.items()):
+        colour = INK if name == "delta" else COLOURS[index]
         axes[0].loglog(frame["N"], frame[name], "o-", color=colour, label=label)
-    at = found[counts[0]]
-    for place, name in enumerate(LOSSES):
-        axes[1].semilogy(grid, at[name], color=INK if name == "delta" else COLOURS[place], label=LOSSES[name])
+    at = errors[counts[0]]
+    for index, name in enumerate(LOSSES):
+        axes[1].semilogy(grid, at[name], color=INK if name == "delta" else COLOURS[index], label=LOSSES[name])
     for axis in axes:
         axis.axhline(1.0, color="gray", linewidth=0.6)
     axes[0].set_xlabel("auxiliary draws N")
@@ -106,17 +106,17 @@ def first_differences(target: Any, sampler: Callable[[int], Any], grid: np.ndarr
     steps, start = 40, float(grid[int(0.7 * len(grid))])
     figure, axis = subplots(1, 1, figsize=(7.2, 4.0))
     rows = []
-    for place, count in enumerate((1, 2, 10)):
-        found = bounds.first_difference(target, sampler(count), grid, n_steps=steps)
-        law = found["survival"].isel(state=int(np.abs(grid - start).argmin()))
-        colour = COLOURS[place]
-        axis.semilogy(found["step"], law, color=colour, label=f"N = {count}")
-        axis.semilogy(found["step"], found["lower_bound"], ":", color=colour)
+    for index, count in enumerate((1, 2, 10)):
+        difference = bounds.first_difference(target, sampler(count), grid, n_steps=steps)
+        law = difference["survival"].isel(state=int(np.abs(grid - start).argmin()))
+        colour = COLOURS[index]
+        axis.semilogy(difference["step"], law, color=colour, label=f"N = {count}")
+        axis.semilogy(difference["step"], difference["lower_bound"], ":", color=colour)
         times = simulated_times(target, sampler(count), start, runs, steps)
         for n in range(0, steps + 1, 4):
             share = proportion_interval(int((times > n).sum()), runs)
             rows.append(
-                {"N": count, "step": n, "P(tau > n)": float(law[n]), "lower bound": float(found["lower_bound"][n])}
+                {"N": count, "step": n, "P(tau > n)": float(law[n]), "lower bound": float(difference["lower_bound"][n])}
                 | share.columns("simulated")
             )
             if share.lower > 0.0:
@@ -146,46 +146,46 @@ def simulated_times(target: Any, sampler: Any, start: float, runs: int, steps: i
 
 def budgets(T: Any, settings: dict[int, Any], grid: np.ndarray) -> list[Figure | Table]:
     """Draw asymptotic variance and risk of the mean of theta against N, and tabulate the best N at each budget."""
-    spent = 10.0 ** np.arange(2, 9)
+    costs_allowed = 10.0 ** np.arange(2, 9)
     costs = {count: START_UP + count for count in settings}
-    found = bounds.long_run_risk(T, settings, grid, costs=costs, budgets=spent, knob="n_auxiliary")
+    risks = bounds.long_run_risk(T, settings, grid, costs=costs, budgets=costs_allowed, knob="n_auxiliary")
     ideal = bounds.long_run_risk(T, {0: T}, grid, costs={0: 1.0}, budgets=[1.0])
     exact = float(ideal["asymptotic_variance"][0])
-    counts = found["n_auxiliary"].to_numpy()
+    counts = risks["n_auxiliary"].to_numpy()
     figure, axes = subplots(1, 2, figsize=(9.6, 3.8))
-    axes[0].semilogx(counts, found["asymptotic_variance"], "o-", color=COLOURS[0], label="noisy exchange")
+    axes[0].semilogx(counts, risks["asymptotic_variance"], "o-", color=COLOURS[0], label="noisy exchange")
     axes[0].axhline(exact, color=INK, linestyle="--", label="ideal chain")
     axes[0].set_xlabel("auxiliary draws N")
     axes[0].set_ylabel("asymptotic variance of the mean of theta")
     axes[0].legend(fontsize=7)
-    for place, budget in enumerate(spent[::2]):
-        risk = found["risk"].sel(budget=budget)
-        axes[1].loglog(counts, risk, "o-", color=COLOURS[place], label=f"budget {budget:g}")
-        axes[1].plot([float(found["best"].sel(budget=budget))], [float(risk.min())], "*", color=INK, markersize=10)
+    for index, budget in enumerate(costs_allowed[::2]):
+        risk = risks["risk"].sel(budget=budget)
+        axes[1].loglog(counts, risk, "o-", color=COLOURS[index], label=f"budget {budget:g}")
+        axes[1].plot([float(risks["best"].sel(budget=budget))], [float(risk.min())], "*", color=INK, markersize=10)
     axes[1].set_xlabel("auxiliary draws N")
     axes[1].set_ylabel("risk of the mean of theta")
     axes[1].legend(fontsize=7)
     rows = (
-        found["risk"]
+        risks["risk"]
         .to_dataframe()
         .reset_index()
-        .merge(found[["bias", "asymptotic_variance", "cost"]].to_dataframe().reset_index(), on="n_auxiliary")
+        .merge(risks[["bias", "asymptotic_variance", "cost"]].to_dataframe().reset_index(), on="n_auxiliary")
     )
-    best = found[["best"]].to_dataframe().reset_index()
-    best["risk"] = found["risk"].min("n_auxiliary").to_numpy()
-    best["risk of N = 1"] = found["risk"].sel(n_auxiliary=counts.min()).to_numpy()
+    best = risks[["best"]].to_dataframe().reset_index()
+    best["risk"] = risks["risk"].min("n_auxiliary").to_numpy()
+    best["risk of N = 1"] = risks["risk"].sel(n_auxiliary=counts.min()).to_numpy()
     caption = (
         "From the matrices, in the long run. Left: noise costs variance, as it does for pseudo-marginal chains. Right: "
         f"squared bias + variance at a budget in auxiliary draws, a step costing {START_UP:g} + N of them; stars mark "
         "the best N. The bias is 0 at N = 1, largest at a few draws, and small again at many."
     )
-    told = (
+    meaning = (
         "The number of auxiliary draws with the smallest risk of the posterior mean at each budget: more draws, "
         "which are cheap, are best at small budgets, where variance dominates; exact exchange is best at large ones."
     )
     return [
         Figure("Asymptotic variance and the best number of draws", caption, figure, rows),
-        Table("The best number of draws at a budget", told, best, formats={"budget": "g"}),
+        Table("The best number of draws at a budget", meaning, best, formats={"budget": "g"}),
     ]
 
 
@@ -212,8 +212,8 @@ def langevin(target: Any, counts: Sequence[int], points: np.ndarray, wide: np.nd
         "pinsker": "Pinsker, E|V| / 4",
         "delta": "true one-step distance",
     }
-    for place, (name, label) in enumerate(shown.items()):
-        axis.loglog(frame["N"], frame[name], "o-", color=INK if name == "delta" else COLOURS[place], label=label)
+    for index, (name, label) in enumerate(shown.items()):
+        axis.loglog(frame["N"], frame[name], "o-", color=INK if name == "delta" else COLOURS[index], label=label)
     axis.loglog(frame["N"], frame["tv"], "x--", color=INK, label="distance of the stationary laws")
     axis.axhline(1.0, color="gray", linewidth=0.6)
     axis.set_xlabel("auxiliary draws N")

@@ -68,8 +68,8 @@ class OnTheClock(ChainSampler):
         """Draw one chain."""
 
         def draw(count: int) -> Any:
-            for known in (laplace_of, control_variate, influential_rows):  # made anew, and timed
-                known.cache_clear()
+            for cached_function in (laplace_of, control_variate, influential_rows):  # made anew, and timed
+                cached_function.cache_clear()
             form, sampler = self.sampler.unwrapped(target)
             trace = amc.sample(
                 form,

@@ -22,9 +22,9 @@ from approxmcmc.samplers.firefly.step import CompiledZUpdate, ZUpdate
 def ask_each(rng: np.random.Generator, bright: Bright, first_dark: int, state: ImplicitState) -> int:
     """Write each index in ``bright.order[first_dark:]`` to `state.candidates` with probability q; return how many."""
     n = 0
-    for place in range(first_dark, bright.order.shape[0]):
+    for index in range(first_dark, bright.order.shape[0]):
         if rng.random() < state.q[0]:
-            state.candidates[n] = bright.order[place]
+            state.candidates[n] = bright.order[index]
             n += 1
     return n
 

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-def moment(variable: str, place: int, kind: str) -> "Callable[[xr.DataTree], float]":
+def moment(variable: str, index: int, kind: str) -> "Callable[[xr.DataTree], float]":
     """Return a function of a trace: the "mean" or the "sd" of one coordinate of a variable over all draws."""
 
     def measure(trace: "xr.DataTree") -> float:
-        values = trace["posterior"][variable].to_numpy()[..., place]
+        values = trace["posterior"][variable].to_numpy()[..., index]
         return float(np.mean(values) if kind == "mean" else np.std(values))
 
     return measure

@@ -44,10 +44,10 @@ def unadjusted_steps(
     traces, rows = results.traces(), []
     for setting in results.study.settings():
         for target in results.study.targets:
-            found = traces.get((target, setting.label))
-            if found and setting.sampler_name == kind:
-                rows.append({"setting": setting.label} | _row(float(setting.knobs["step_size"]), found, mean, sd))
-    sizes = [step for (_, label), found in traces.items() if label.startswith(tuned) for step in _tuned_steps(found)]
+            chains = traces.get((target, setting.label))
+            if chains and setting.sampler_name == kind:
+                rows.append({"setting": setting.label} | _row(float(setting.knobs["step_size"]), chains, mean, sd))
+    sizes = [step for (_, label), chains in traces.items() if label.startswith(tuned) for step in _tuned_steps(chains)]
     caption = (
         "Unadjusted Langevin by step size a, in units of the shape of the steps. On a normal distribution the step "
         "alone multiplies variances by 1 / (1 - a/4), and correlations last about 2/a steps. far off: draws more "

@@ -62,24 +62,24 @@ class Verdict:
 
 def problems_of(run: "xr.DataTree") -> tuple[str, ...]:
     """Return the failed checks of `amc.diagnose`, most serious first."""
-    return tuple(dict.fromkeys(one.check for one in findings(run) if one.fires))
+    return tuple(dict.fromkeys(finding.check for finding in findings(run) if finding.fires))
 
 
 def judge(run: "xr.DataTree", reference: "xr.DataTree | None", variable: str = "beta") -> Verdict:
     """Return the verdict on a run of several chains; without a reference it is "not validated"."""
     draws, problems = thinned(run["posterior"].to_dataset()[variable]), problems_of(run)
-    found = summarize(draws)
-    quality = (float(np.max(found.r_hat)), float(np.min(found.ess_bulk)), problems)
+    summary = summarize(draws)
+    quality = (float(np.max(summary.r_hat)), float(np.min(summary.ess_bulk)), problems)
     if reference is None:
         return Verdict(UNKNOWN, NOTHING, "", NOTHING, "", *quality)
     truth = reference["posterior"].to_dataset()[variable]
     true = summarize(truth)
     z = float(stats.norm.isf((1.0 - CONFIDENCE) / (4 * len(true.labels))))  # two ends, two statistics
-    shift = np.abs(found.mean - true.mean) / true.sd
-    shift_error = z * np.hypot(found.mcse, true.mcse) / true.sd
+    shift = np.abs(summary.mean - true.mean) / true.sd
+    shift_error = z * np.hypot(summary.mcse, true.mcse) / true.sd
     with np.errstate(divide="ignore"):  # draws that never moved have sd 0
-        log_ratio = np.abs(np.log(found.sd / true.sd))
-    log_ratio_error = z * np.hypot(_log_sd_error(draws, found), _log_sd_error(truth, true))
+        log_ratio = np.abs(np.log(summary.sd / true.sd))
+    log_ratio_error = z * np.hypot(_log_sd_error(draws, summary), _log_sd_error(truth, true))
     worst_shift, worst_ratio = _largest(shift, shift_error), _largest(log_ratio, log_ratio_error)
     limits = (LARGEST_SHIFT, math.log(LARGEST_RATIO))
     if any(worst.lower > limit for worst, limit in zip((worst_shift, worst_ratio), limits, strict=True)):
@@ -103,11 +103,11 @@ def thinned(draws: "xr.DataArray") -> "xr.DataArray":
     return draws.isel(draw=slice(None, None, math.ceil(draws.sizes["draw"] / MOST_DRAWS)))
 
 
-def _log_sd_error(draws: "xr.DataArray", found: Any) -> np.ndarray:
+def _log_sd_error(draws: "xr.DataArray", summary: Any) -> np.ndarray:
     """Return the standard error of log sd: half the relative error of the variance, a mean of squared deviations."""
     squares = summarize((draws - draws.mean(("chain", "draw"))) ** 2)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(found.sd > 0.0, 0.5 * squares.mcse / found.sd**2, 0.0)
+        return np.where(summary.sd > 0.0, 0.5 * squares.mcse / summary.sd**2, 0.0)
 
 
 def _largest(value: np.ndarray, error: np.ndarray) -> Interval:

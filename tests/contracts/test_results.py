@@ -13,9 +13,9 @@ from approxmcmc.study import published
 from approxmcmc.study.load import load_study
 from approxmcmc.study.report.drawn_page import columns_of, scores_of
 from approxmcmc.study.report.intervals import mean_interval
+from approxmcmc.study.report.machine_time import machine_time, machine_time_block
 from approxmcmc.study.report.markdown import picture
-from approxmcmc.study.report.shipped import in_words, unpacked
-from approxmcmc.study.report.spent import spent, spent_block
+from approxmcmc.study.report.published_files import in_words, unpacked
 from approxmcmc.study.report.tables import risk_table
 from approxmcmc.study.report.verdicts import AGREES, DIFFERS, OPEN, all_compared, verdict, verdicts_block
 
@@ -37,7 +37,7 @@ COUNTS = "two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|fift
 # A factor in words is a measured number, too; a chain four times as long is a setting.
 FACTOR = re.compile(rf"\b(?:\w+fold|twice|thrice|(?:{COUNTS}) times(?! as long))\b", re.IGNORECASE)
 # On the page of a study every sentence is about its result.
-STUDY_PAGES = {DOCS / "results" / f"{name}.md" for name in published.shipped_studies()}
+STUDY_PAGES = {DOCS / "results" / f"{name}.md" for name in published.published_studies()}
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def test_every_number_on_a_page_is_in_its_table(extension):
             )
     blocks = [line for page in PAGES for line in re.findall(r"^```\{columns\} (.+)$", page.read_text(), re.MULTILINE)]
     for name, title, *columns in ([part.strip() for part in line.split(";")] for line in blocks):
-        assert "<td" in columns_of(*published.shipped(name), title, columns)
+        assert "<td" in columns_of(*published.read_published(name), title, columns)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_number_that_is_not_there_is_an_error(extension, reference, told):
 
 
 def test_what_ships_is_small_and_every_study_has_its_page():
-    names = published.shipped_studies()
+    names = published.published_studies()
     assert sum(path.stat().st_size for path in SHIPPED.iterdir()) < LARGEST_BYTES
     assert {path.name for path in SHIPPED.iterdir()} == {
         f"{name}.{end}" for name in names for end in ("json", "csv.gz", "pictures.gz")
@@ -130,8 +130,8 @@ def test_what_ships_is_small_and_every_study_has_its_page():
 
 @pytest.mark.thorough
 def test_a_result_names_suite_machine_and_clock():
-    for name in published.shipped_studies():
-        words, table = published.shipped(name)
+    for name in published.published_studies():
+        words, table = published.read_published(name)
         assert words["version"] == published.VERSION and words["provenance"]["libraries"]
         clock = (
             "Times are those of the wall clock" if words["clock"] == "wall" else "Times? (is that of the|are) processor"
@@ -145,16 +145,16 @@ def test_a_result_names_suite_machine_and_clock():
 
 @pytest.mark.thorough
 def test_the_risks_of_every_shipped_study_can_be_tabulated():
-    for name in published.shipped_studies():
-        for one in scores_of(*published.shipped(name)):
+    for name in published.published_studies():
+        for one in scores_of(*published.read_published(name)):
             if one.settings and not one.at_budgets.empty:
                 assert "risk" in risk_table(one).data, name
 
 
 @pytest.mark.thorough
 def test_fewer_than_five_chains_have_no_interval():
-    for name in published.shipped_studies():
-        words, table = published.shipped(name)
+    for name in published.published_studies():
+        words, table = published.read_published(name)
         chains = re.search(r"'Replicates', '(\d+) chain", str([section["terms"] for section in words["sections"]]))
         if int(chains[1]) >= 5 or "intervals over lattices" in str(words["sections"]):
             continue
@@ -173,7 +173,7 @@ def test_no_picture_or_page_is_kept_that_is_drawn():
 
 
 def test_the_picture_of_the_readme_is_drawn_from_its_table():
-    words, table = published.shipped("austerity_mnist")
+    words, table = published.read_published("austerity_mnist")
     pieces = [piece for section in unpacked(words["sections"], table, words["pictures"]) for piece in section.pieces]
     [risk] = [piece for piece in pieces if piece.title == "Risk against time, mnist_7v9"]
     assert shape(in_words(words, table)(picture(risk, "p0"))) == shape(
@@ -224,7 +224,7 @@ def test_each_comparable_number_of_a_paper_has_its_verdict():
     assert len(named) == len(set(named)) >= 6
     total = 0
     for name in named:
-        first, *lines = verdicts_block(*published.shipped(name)).splitlines()
+        first, *lines = verdicts_block(*published.read_published(name)).splitlines()
         counts = [int(number) for number in re.findall(r"\d+", first)]
         assert counts[0] == sum(counts[1:]) == sum(line.count("*: ") + line.count("* |") for line in lines)
         total += counts[0]
@@ -233,9 +233,10 @@ def test_each_comparable_number_of_a_paper_has_its_verdict():
 
 @pytest.mark.thorough
 def test_the_machine_time_of_all_studies_is_summed():
-    lines = spent_block().splitlines()
+    lines = machine_time_block().splitlines()
     rows = [line.strip("| ").split(" | ") for line in lines[2:]]
-    assert [row[0] for row in rows[:-1]] == sorted(published.shipped_studies(), key=lambda name: -spent(name)[1])
+    longest_first = sorted(published.published_studies(), key=lambda name: -machine_time(name)[1])
+    assert [row[0] for row in rows[:-1]] == longest_first
     assert rows[-1][0] == "all" and float(rows[-1][2].replace(",", "")) > 60.0
     frame = published.load_results("tall_logistic", "Seconds per cell, logistic_1e5")
-    assert spent("tall_logistic")[1] == pytest.approx((frame["cells"] * frame["whole cell, CPU"]).sum())
+    assert machine_time("tall_logistic")[1] == pytest.approx((frame["cells"] * frame["whole cell, CPU"]).sum())

@@ -39,9 +39,9 @@ from approxmcmc.study.bias_store import bias_path, bias_report, stored_bias, wri
 from approxmcmc.study.json_files import write_bytes
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.record import planned_record
-from approxmcmc.study.report import kept
+from approxmcmc.study.report import cache
 from approxmcmc.study.report.pieces import Note, Table
-from approxmcmc.study.report.shipped import pictures_to_bytes, to_bytes
+from approxmcmc.study.report.published_files import pictures_to_bytes, to_bytes
 from approxmcmc.study.store import Store, hash_of_draws
 from tests.fakes import fake_trace
 from tests.models import logistic
@@ -274,7 +274,7 @@ def write_published(folder: Path, which: int) -> dict[str, Path]:
 def read_published(folder: Path) -> Any:
     """Return the published results of a study."""
     with mock.patch.object(published, "FOLDER", str(folder.resolve())):
-        words, table = published.shipped("study1")
+        words, table = published.read_published("study1")
     return words, table.to_csv()
 
 
@@ -282,8 +282,8 @@ def kept_pieces(folder: Path, which: int) -> list[Any]:
     """Return the pieces of an analysis, from the store or made again."""
     results: Any = types.SimpleNamespace(source="study.py", store=Store(folder))
     made = [Table("Rows", "Words.", pd.DataFrame({"a": [1.5, which]})), Note("Look.")]
-    with mock.patch.object(kept, "_state", return_value="state"):
-        return [str(vars(piece)) for piece in kept.kept(results, f"analysis{which}", lambda results: made)]
+    with mock.patch.object(cache, "_state", return_value="state"):
+        return [str(vars(piece)) for piece in cache.cached_pieces(results, f"analysis{which}", lambda results: made)]
 
 
 def write_analysis(folder: Path, which: int) -> dict[str, Path]:

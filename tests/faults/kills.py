@@ -84,7 +84,7 @@ def kill(pid: int, victim: str) -> None:
 
 def kill_studies(kills: int, rng: np.random.Generator, folder: Path, engine: str) -> dict:
     """Run studies of 24 cells and kill them, `kills` times in all; return the counts of faults."""
-    from approxmcmc.study.listen import Listener
+    from approxmcmc.study.progress import Listener
     from approxmcmc.study.results import StudyResults
     from approxmcmc.study.run import run_study
     from approxmcmc.study.store import Store

@@ -7,8 +7,8 @@ import xarray as xr
 import approxmcmc.couplings
 from approxmcmc.errors import IncompatibleError, StudyError
 from approxmcmc.study import Bias
-from approxmcmc.study.listen import Listener
-from approxmcmc.study.report.biases import SettingBiases, bias_section, gap_to_gold, sentence, told_of
+from approxmcmc.study.progress import Listener
+from approxmcmc.study.report.biases import SettingBiases, bias_section, biases_of, gap_to_gold, sentence
 from approxmcmc.study.report.content import write_report
 from approxmcmc.study.report.pieces import Figure
 from approxmcmc.study.results import StudyResults
@@ -143,7 +143,7 @@ def test_the_page_has_them_where_there_is_no_gold_standard(tmp_path, calls):
         and "Biases: plain" in page
         and "constant" not in page
     )
-    told = told_of(results)
+    told = biases_of(results)
     assert [one.verdict for one in told] == ["small", "biased", "failed"]
     said = sentence("plain", told)
     assert said in page.replace("&#39;", "'") and said.startswith("Biases on plain") and "failed: walk" in said

@@ -330,7 +330,7 @@ def test_a_pipe_gets_plain_lines(approxmcmc):
 
 
 def test_a_terminal_gets_a_bar_and_the_same_lines(approxmcmc, monkeypatch):
-    from approxmcmc.study.listen import Bar
+    from approxmcmc.study.progress import Bar
 
     monkeypatch.setattr("approxmcmc.cli.shared.listener", Bar)
     code, out, _ = approxmcmc("run", "bad")

@@ -11,8 +11,8 @@ from approxmcmc.errors import GoldStandardError, StudyError
 from approxmcmc.reference.gates import Gates
 from approxmcmc.study import Gold, standard_estimands
 from approxmcmc.study.gold import gold_request, make_gold, stored_gold
-from approxmcmc.study.listen import Lines
 from approxmcmc.study.measures import ALL_STANDARD
+from approxmcmc.study.progress import Lines
 from approxmcmc.study.run import run_study
 from approxmcmc.study.store import Store
 from tests.fakes import fake_trace

@@ -22,12 +22,12 @@ from approxmcmc.engine.streams import chain_seeds
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.study import Budget, knob, vary
 from approxmcmc.study.cell import doubtful_clock
-from approxmcmc.study.listen import Lines
 from approxmcmc.study.plan import make_plan
+from approxmcmc.study.progress import Lines
 from approxmcmc.study.report.clocks import draws_timed
 from approxmcmc.study.report.evidence import contest_of, exact_setting
 from approxmcmc.study.report.figures import risk_against_data, risk_with_setup
-from approxmcmc.study.report.trust import banners
+from approxmcmc.study.report.page_warnings import banners
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study
 from approxmcmc.study.store import Store

@@ -16,7 +16,7 @@ from approxmcmc.study.report.evidence import gather
 from approxmcmc.study.report.markdown import NAMESPACE, picture, plain_text, section_block, slim
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.publish import publish
-from approxmcmc.study.report.shipped import (
+from approxmcmc.study.report.published_files import (
     from_bytes,
     packed,
     pictures_from_bytes,
@@ -41,7 +41,7 @@ def made(tmp_path_factory):
     assert publish(results, folder / published.FOLDER, folder / "pages") == [table, pictures, words]  # the page is kept
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(published, "files", lambda package: folder)
-        yield results, page_body(*published.shipped("toy"))
+        yield results, page_body(*published.read_published("toy"))
 
 
 @pytest.mark.thorough

@@ -47,11 +47,11 @@ from approxmcmc.study.report.intervals import (
     share_interval,
 )
 from approxmcmc.study.report.page import table_view
+from approxmcmc.study.report.page_warnings import _unequal_shares, banners, limits, looser_gold
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.predictions import log_term_differences, predict_setting
 from approxmcmc.study.report.scores import Scores, widened
 from approxmcmc.study.report.svg import inline_svg, subplots, svg_document
-from approxmcmc.study.report.trust import _unequal_shares, banners, limits, looser_gold
 from approxmcmc.study.report.wording import estimate, number
 from approxmcmc.targets import LogisticRegression
 from studies.tools.cost_of_epsilon import cost_against_epsilon

@@ -24,14 +24,14 @@ from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import CacheWarning, GoldStandardError, NotFiniteError, SamplingWarning, StudyError
 from approxmcmc.output.files import save
 from approxmcmc.study import Budget, Gold, Study, engines, knob, vary
-from approxmcmc.study.adopt import adopt
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.engines import Job
-from approxmcmc.study.listen import Lines
 from approxmcmc.study.machine import is_noisy, speed_probe, stopwatch
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.processes import run_in_processes
+from approxmcmc.study.progress import Lines
 from approxmcmc.study.results import StudyResults
+from approxmcmc.study.revalidate import revalidate
 from approxmcmc.study.run import Outcome, run_study
 from approxmcmc.study.store import Store, hash_of_draws
 from approxmcmc.study.verify import compare_stores, geometric_mean, verify
@@ -504,7 +504,7 @@ def test_a_target_without_a_twin_has_a_failed_gold_standard(tmp_path):
 
 SCRIPT = """
 import sys
-from approxmcmc.study.listen import Listener
+from approxmcmc.study.progress import Listener
 from approxmcmc.study.run import run_study
 from tests.studies.toys import quiet_probe, toy_sample, toy_study
 
@@ -665,7 +665,7 @@ def test_cells_whose_draws_did_not_change_are_kept_and_the_others_stay_stale(tmp
         return trace
 
     told = []
-    table = adopt(study, "paper", tmp_path, sample=changed, draws=5, listener=told.append)
+    table = revalidate(study, "paper", tmp_path, sample=changed, draws=5, listener=told.append)
     assert table.groupby("label").equal.all().to_dict() == {
         "walk[epsilon=0.0]": True, "walk[epsilon=0.05]": True, "walk[epsilon=0.2]": False,
     }  # fmt: skip
@@ -674,4 +674,4 @@ def test_cells_whose_draws_did_not_change_are_kept_and_the_others_stay_stale(tmp
     assert kept[kept.label != "walk[epsilon=0.2]"].drawn_by.notna().all() and (kept.status == "done").sum() == 4
     outcome, _ = execute(study, tmp_path)
     assert outcome.statuses == {"done": 6} and results_of(study, tmp_path).records.drawn_by.notna().sum() == 4
-    assert adopt(study, "paper", tmp_path, sample=toy_sample).empty
+    assert revalidate(study, "paper", tmp_path, sample=toy_sample).empty

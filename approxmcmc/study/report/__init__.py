@@ -1,7 +1,7 @@
 """The report of a study: one page that opens offline, with an interval for every estimate and every failure listed.
 
 ``pieces`` are the output of a study's own analyses; ``evidence`` holds the numbers; ``tables``, ``figures``, ``answer``
-and ``trust`` turn them into pieces; ``content`` orders them; ``page`` writes them.
+and ``page_warnings`` turn them into pieces; ``content`` orders them; ``page`` writes them.
 """
 
 from approxmcmc.study.report.content import write_report

@@ -33,17 +33,17 @@ MOST_NAMED = 4  # settings whose numbers a sentence gives; the tables have the o
 
 def answers(scores: Sequence[Scores]) -> list[str]:
     """Return the sentences on all targets that have a gold standard; of equal sentences only the last is kept."""
-    judged = [one for one in scores if one.estimands]
+    judged = [score for score in scores if score.estimands]
     verdicts = verdicts_of(judged)
-    listed = [sentence for one in judged for sentence in sentences(one, verdicts)]
-    if verdicts > 1 and any(max(one.replicates.values()) >= LEAST_REPLICATES for one in judged):
+    listed = [sentence for score in judged for sentence in sentences(score, verdicts)]
+    if verdicts > 1 and any(max(score.replicates.values()) >= LEAST_REPLICATES for score in judged):
         listed.append(f"These are {verdicts} verdicts; together they err in at most one page of twenty.")
     return list(dict.fromkeys(reversed(listed)))[::-1]
 
 
 def verdicts_of(scores: Sequence[Scores]) -> int:
     """Return how many comparisons with the best setting a page makes at the last budget, at least 1."""
-    return max(sum(len(one.settings) - 1 for one in scores), 1)
+    return max(sum(len(score.settings) - 1 for score in scores), 1)
 
 
 def without_gold(target: str, *, gold_wanted: bool, own_figures: bool) -> list[str]:
@@ -127,7 +127,7 @@ def _others(table: Any, order: Ranking, estimand: str) -> list[str]:
         rest = in_words(order.worse[MOST_NAMED:]) if len(order.worse) > MOST_NAMED else ""
         times = f", {typical(table.loc[order.worse[0]]).value / best:.2g} times as much" if best > 0.0 else ""
         more = f"; and {rest}" if rest else ""
-        parts.append(f"Worse beyond chance: {named[0]}{times}{''.join(f'; {one}' for one in named[1:])}{more}.")
+        parts.append(f"Worse beyond chance: {named[0]}{times}{''.join(f'; {part}' for part in named[1:])}{more}.")
     return parts
 
 
@@ -195,8 +195,8 @@ def _other_estimands(scores: Scores, best: str) -> list[str]:
     parts = []
     for estimand in scores.estimands[1:]:
         table = scores.at_last_budget(estimand)
-        known = table[table.risk.notna()]
-        if best in known.index and (least := str(known.risk.idxmin())) != best:
+        judged = table[table.risk.notna()]
+        if best in judged.index and (least := str(judged.risk.idxmin())) != best:
             errors = [f"{name} {_error(table, name, estimand)}" for name in (least, best)]
             parts.append(f"{words_of(estimand)} {errors[0]} ({errors[1]})")
     if not parts:
@@ -239,11 +239,11 @@ def _to_tenth_sd(scores: Scores, order: Ranking) -> list[str]:
     parts = []
     if timed:
         seconds = rows.loc[timed[:FEW]]
-        told = "; ".join(
+        times = "; ".join(
             f"{name} {estimate_text(row.to_tenth_sd, row.to_tenth_sd_lower, row.to_tenth_sd_upper)} s"
             for name, row in seconds.iterrows()
         )
-        parts.append(f"Means are within 0.1 posterior sd, typically, after: {told}.")
+        parts.append(f"Means are within 0.1 posterior sd, typically, after: {times}.")
     if never:
         parts.append(f"More time does not bring the means of {in_words(never)} that close: the bias is larger.")
     return parts
@@ -298,14 +298,14 @@ def use_table(scores: Sequence[Scores]) -> Table | None:
     """Tabulate at each budget which setting to use, how wrong it is, the next one, and what is undecided."""
     import pandas as pd
 
-    judged = [one for one in scores if one.estimands and len(one.settings) > 1]
-    verdicts = sum((len(one.settings) - 1) * len(one.times) for one in judged)
-    rows = [{"target": one.target} | _use(one, time, verdicts) for one in judged for time in one.times]
+    judged = [score for score in scores if score.estimands and len(score.settings) > 1]
+    verdicts = sum((len(score.settings) - 1) * len(score.times) for score in judged)
+    rows = [{"target": score.target} | _use(score, time, verdicts) for score in judged for time in score.times]
     rows = [row for row in rows if row["use"]]
     if not rows:
         return None
     data = pd.DataFrame(rows)
-    what = {one.estimands[0]: None for one in judged}
+    what = {score.estimands[0]: None for score in judged}
     return Table(
         "What to use at each budget",
         f'Typical error: root of the risk, {"; ".join(map(words_of, what))}, with its 95 % interval. "next": the '

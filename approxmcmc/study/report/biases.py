@@ -36,47 +36,51 @@ class SettingBiases:
 
     target: str
     label: str
-    found: "xr.Dataset | None"
+    estimate: "xr.Dataset | None"
     error: str
     gap: "pd.DataFrame | None"
 
     @property
     def verdict(self) -> str:
         """The verdict; "failed" if nothing could be estimated."""
-        return "failed" if self.found is None else str(self.found["verdict"].item())
+        return "failed" if self.estimate is None else str(self.estimate["verdict"].item())
 
     def in_sds(self) -> "pd.DataFrame":
         """Return bias with limits by estimand, in sds of the draws; constant or unknown estimands are left out."""
         import pandas as pd
 
-        if self.found is None:
+        if self.estimate is None:
             return pd.DataFrame(columns=["bias", "bias_lower", "bias_upper"])
-        sd = self.found["posterior_sd"].values
-        columns = {name: self.found[name].values / np.where(sd > 0.0, sd, np.nan) for name in LIMITS}
-        told = pd.DataFrame(columns, index=self.found["estimand"].values.astype(str))
-        return told[np.isfinite(told).all(axis=1)]
+        sd = self.estimate["posterior_sd"].values
+        columns = {name: self.estimate[name].values / np.where(sd > 0.0, sd, np.nan) for name in LIMITS}
+        biases = pd.DataFrame(columns, index=self.estimate["estimand"].values.astype(str))
+        return biases[np.isfinite(biases).all(axis=1)]
 
 
 LIMITS = ("bias", "bias_lower", "bias_upper")
 
 
-def told_of(results: "StudyResults") -> list[SettingBiases]:
+def biases_of(results: "StudyResults") -> list[SettingBiases]:
     """Return the biases, or the error, of every setting with a bias report; empty if the study asks for no biases."""
     if results.study.bias is None:
         return []
-    told = []
+    biases = []
     for (target, label), traces in results.traces().items():
         report = results.bias_report(target, label)
-        found = results.bias(target, label)
+        estimate = results.bias(target, label)
         if report is not None:
             asked = results.study.bias.estimands
-            gap = None if found is None else gap_to_gold(found, as_one_run(traces), results.reference(target), asked)
-            told.append(SettingBiases(target, label, found, str(report.get("error") or ""), gap))
-    return told
+            gap = (
+                None
+                if estimate is None
+                else gap_to_gold(estimate, as_one_run(traces), results.reference(target), asked)
+            )
+            biases.append(SettingBiases(target, label, estimate, str(report.get("error") or ""), gap))
+    return biases
 
 
 def gap_to_gold(
-    found: "xr.Dataset", run: "xr.DataTree", reference: "xr.DataTree | None", estimands: Any = None
+    estimate: "xr.Dataset", run: "xr.DataTree", reference: "xr.DataTree | None", estimands: Any = None
 ) -> "pd.DataFrame | None":
     """Return the mean of the draws minus that of the gold standard, in sds of the draws, for coordinates that vary.
 
@@ -86,7 +90,7 @@ def gap_to_gold(
 
     if reference is None:
         return None
-    sds = dict(zip(found["estimand"].values.astype(str), found["posterior_sd"].values, strict=True))
+    sds = dict(zip(estimate["estimand"].values.astype(str), estimate["posterior_sd"].values, strict=True))
     rows = {}
     for name, function in resolve(estimands, run).items():
         mine = evaluate(name, function, run)
@@ -106,24 +110,24 @@ def _errors(values: np.ndarray) -> np.ndarray:
     return batches.std(axis=0, ddof=1) / np.sqrt(len(batches)) if len(batches) > 1 else np.full(values.shape[2], np.nan)
 
 
-def bias_section(told: Sequence[SettingBiases]) -> list[Section]:
+def bias_section(biases: Sequence[SettingBiases]) -> list[Section]:
     """Return the section on biases; an empty list if no setting has a report."""
-    if not told:
+    if not biases:
         return []
     pieces = [
-        _verdicts(told),
-        _evidence(told),
-        *(_figure(name, told) for name in dict.fromkeys(one.target for one in told)),
+        _verdicts(biases),
+        _evidence(biases),
+        *(_figure(name, biases) for name in dict.fromkeys(setting.target for setting in biases)),
     ]
     return [Section("Biases", (RULES,), pieces=tuple(piece for piece in pieces if piece is not None))]
 
 
-def sentence(target: str, told: Sequence[SettingBiases]) -> str:
+def sentence(target: str, biases: Sequence[SettingBiases]) -> str:
     """Return the verdicts on the settings of a target as one sentence; "" if there are none."""
-    mine = [one for one in told if one.target == target]
+    mine = [setting for setting in biases if setting.target == target]
     if not mine:
         return ""
-    by_verdict = {verdict: [one.label for one in mine if one.verdict == verdict] for verdict in ORDER}
+    by_verdict = {verdict: [setting.label for setting in mine if setting.verdict == verdict] for verdict in ORDER}
     words = [f"{verdict}: {', '.join(labels)}" for verdict, labels in by_verdict.items() if labels]
     return f"Biases on {target}, estimated from the draws themselves: {'; '.join(words)}."
 
@@ -131,7 +135,7 @@ def sentence(target: str, told: Sequence[SettingBiases]) -> str:
 ORDER = ("biased", "small", "inconclusive", "not applicable", "cannot be judged", "failed")
 
 
-def _verdicts(told: Sequence[SettingBiases]) -> Table:
+def _verdicts(biases: Sequence[SettingBiases]) -> Table:
     """Return the verdict of every setting, and why."""
     import pandas as pd
 
@@ -141,49 +145,51 @@ def _verdicts(told: Sequence[SettingBiases]) -> Table:
         "the same mean and the gold standard, with the Monte Carlo error of both; if the largest bias is that of a "
         "square, the gap is that of the coordinate with the largest one."
     )
-    data = pd.DataFrame([_verdict_of(one) for one in told])
+    data = pd.DataFrame([_verdict_of(setting) for setting in biases])
     return Table("Verdicts on biases", caption, data.dropna(axis=1, how="all"))
 
 
-def _verdict_of(one: SettingBiases) -> dict[str, Any]:
-    row: dict[str, Any] = {"target": one.target, "setting": one.label, "verdict": one.verdict}
-    biases = one.in_sds()
-    if len(biases):
-        worst = biases["bias"].abs().idxmax()
-        stretch = float(special.ndtri(1.0 - 0.025 / len(biases)) / special.ndtri(0.975))  # Bonferroni
-        value, *ends = biases.loc[worst, list(LIMITS)]
+def _verdict_of(setting: SettingBiases) -> dict[str, Any]:
+    row: dict[str, Any] = {"target": setting.target, "setting": setting.label, "verdict": setting.verdict}
+    in_sds = setting.in_sds()
+    if len(in_sds):
+        worst = in_sds["bias"].abs().idxmax()
+        stretch = float(special.ndtri(1.0 - 0.025 / len(in_sds)) / special.ndtri(0.975))  # Bonferroni
+        value, *ends = in_sds.loc[worst, list(LIMITS)]
         row |= {"estimand": worst}
         row |= Interval(value, *(value + stretch * (end - value) for end in ends)).columns("largest bias (sd)")
-        if one.gap is not None and len(one.gap):
-            at = worst if worst in one.gap.index else one.gap["gap"].abs().idxmax()
-            row |= {f"gap to gold standard (sd){end}": one.gap.loc[at, f"gap{end}"] for end in ("", "_lower", "_upper")}
-    return {**row, "reasons": one.error if one.found is None else str(one.found["reasons"].item())}
+        if setting.gap is not None and len(setting.gap):
+            at = worst if worst in setting.gap.index else setting.gap["gap"].abs().idxmax()
+            row |= {
+                f"gap to gold standard (sd){end}": setting.gap.loc[at, f"gap{end}"] for end in ("", "_lower", "_upper")
+            }
+    return {**row, "reasons": setting.error if setting.estimate is None else str(setting.estimate["reasons"].item())}
 
 
-def _evidence(told: Sequence[SettingBiases]) -> Table | None:
+def _evidence(biases: Sequence[SettingBiases]) -> Table | None:
     """Return a table of the quantities behind the verdicts and their cost; None if no bias could be estimated."""
     import pandas as pd
 
-    known = [(one, one.found) for one in told if one.found is not None]
-    if not known:
+    estimated = [(setting, setting.estimate) for setting in biases if setting.estimate is not None]
+    if not estimated:
         return None
     rows = [
         {
-            "target": one.target,
-            "setting": one.label,
+            "target": setting.target,
+            "setting": setting.label,
             **{
-                f"{heading}{end}": float(found[f"{name}{end}"])
+                f"{heading}{end}": float(estimate[f"{name}{end}"])
                 for name, heading in (("mean_abs_delta", "error of acceptance"), ("tv_bound", "TV bound"))
                 for end in ("", "_lower", "_upper")
             },
-            "form": found.attrs["form"],
-            "audits": int(found["n_audits"]),
-            "couplings": int(found["n_couplings"]),
-            "unmet": int(found["unmet"]),
-            "passes": float(found["passes"]),
-            "seconds": float(found["seconds"]),
+            "form": estimate.attrs["form"],
+            "audits": int(estimate["n_audits"]),
+            "couplings": int(estimate["n_couplings"]),
+            "unmet": int(estimate["unmet"]),
+            "passes": float(estimate["passes"]),
+            "seconds": float(estimate["seconds"]),
         }
-        for one, found in known
+        for setting, estimate in estimated
     ]
     caption = (
         "Error of acceptance: E|delta|, where delta is the acceptance probability of the test minus that on all data. "
@@ -194,33 +200,33 @@ def _evidence(told: Sequence[SettingBiases]) -> Table | None:
     return Table("Evidence for the verdicts", caption, pd.DataFrame(rows), formats={"passes": ",.0f"})
 
 
-def _figure(target: str, told: Sequence[SettingBiases]) -> Figure | None:
+def _figure(target: str, estimated: Sequence[SettingBiases]) -> Figure | None:
     """Draw the biases of all estimands, a panel per setting, with the gaps to the gold standard.
 
     None if no setting is judged biased or small: such a picture shows only wide intervals.
     """
     import pandas as pd
 
-    mine = [one for one in told if one.target == target and len(one.in_sds())]
-    if not {one.verdict for one in mine} & {"biased", "small"}:
+    mine = [setting for setting in estimated if setting.target == target and len(setting.in_sds())]
+    if not {setting.verdict for setting in mine} & {"biased", "small"}:
         return None
     rows = -(-len(mine) // PANELS_A_ROW)
     figure, axes = subplots(rows, min(len(mine), PANELS_A_ROW), figsize=(8.6, 2.6 * rows), squeeze=False)
     frames = []
-    for one, axis in zip(mine, axes.flat, strict=False):
-        biases = one.in_sds()
-        x = np.arange(len(biases))
-        y = biases["bias"].to_numpy()
+    for setting, axis in zip(mine, axes.flat, strict=False):
+        in_sds = setting.in_sds()
+        x = np.arange(len(in_sds))
+        y = in_sds["bias"].to_numpy()
         axis.axhline(0.0, color="gray", linewidth=0.8)
-        reach = [y - biases["bias_lower"], biases["bias_upper"] - y]
+        reach = [y - in_sds["bias_lower"], in_sds["bias_upper"] - y]
         axis.errorbar(x, y, yerr=reach, fmt="o", markersize=2.5, linewidth=0.9, color=COLOURS[0], label="bias")
-        if one.gap is not None:
-            gap = one.gap.reindex(biases.index)
-            biases = biases.join(gap)
+        if setting.gap is not None:
+            gap = setting.gap.reindex(in_sds.index)
+            in_sds = in_sds.join(gap)
             axis.plot(x, gap["gap"], "x", markersize=4, color=COLOURS[1], label="gap to gold standard")
-        axis.set_title(f"{one.label}: {one.verdict}")
+        axis.set_title(f"{setting.label}: {setting.verdict}")
         axis.set_xlabel("estimand")
-        frames.append(biases.rename_axis("estimand").reset_index().assign(setting=one.label))
+        frames.append(in_sds.rename_axis("estimand").reset_index().assign(setting=setting.label))
     for axis in axes.flat[len(mine) :]:
         axis.set_visible(False)
     for axis in axes[:, 0]:
@@ -229,5 +235,5 @@ def _figure(target: str, told: Sequence[SettingBiases]) -> Figure | None:
     caption = (
         "The estimands in order: coordinates, their squares about the mean, the log density. Bars: a 95 % interval for "
         "each estimand separately."
-    ) + (" Crosses: difference from the gold standard." if any(one.gap is not None for one in mine) else "")
+    ) + (" Crosses: difference from the gold standard." if any(setting.gap is not None for setting in mine) else "")
     return Figure(f"Biases: {target}", caption, figure, pd.concat(frames, ignore_index=True))

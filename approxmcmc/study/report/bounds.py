@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from approxmcmc.diagnostics.moments import has_only_moments
-from approxmcmc.study.report.kept import kept
+from approxmcmc.study.report.cache import cached_pieces
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.svg import subplots
 
@@ -64,9 +64,9 @@ def bounds_section(results: "StudyResults") -> list[Section]:
     """Return the verdicts on the bounds that the study declares; empty if it declares none."""
     if not results.study.bounds:
         return []
-    found = kept(results, "bounds", verdicts)
-    text = (RULES, *(piece.text for piece in found if isinstance(piece, Note)))
-    return [Section("Error bounds", text, pieces=tuple(piece for piece in found if not isinstance(piece, Note)))]
+    pieces = cached_pieces(results, "bounds", verdicts)
+    text = (RULES, *(piece.text for piece in pieces if isinstance(piece, Note)))
+    return [Section("Error bounds", text, pieces=tuple(piece for piece in pieces if not isinstance(piece, Note)))]
 
 
 def verdicts(results: "StudyResults") -> Iterator[Figure | Table | Note]:

@@ -118,10 +118,15 @@ def warnings_table(results: "StudyResults") -> Table | None:
         return None
     rows = []
     for target, label, cells in by_setting(results.study, results.records):
-        told = [text for listed in cells.warnings if isinstance(listed, (list, tuple)) for text in listed[:1]]
-        if told:
+        first_warnings = [text for listed in cells.warnings if isinstance(listed, (list, tuple)) for text in listed[:1]]
+        if first_warnings:
             rows.append(
-                {"target": target, "setting": label, "cells": f"{len(told)} of {len(cells)}", "such as": told[0]}
+                {
+                    "target": target,
+                    "setting": label,
+                    "cells": f"{len(first_warnings)} of {len(cells)}",
+                    "such as": first_warnings[0],
+                }
             )
     if not rows:
         return None
@@ -151,7 +156,7 @@ def machine_table(results: "StudyResults") -> Table:
 
 def by_setting(study: "Declaration", records: "pd.DataFrame") -> Iterator[tuple[str, str, "pd.DataFrame"]]:
     """Yield target, label and rows of `records` for every setting, in the order of declaration."""
-    declared = {setting.label: place for place, setting in enumerate(study.settings())}
+    declared = {setting.label: index for index, setting in enumerate(study.settings())}
     groups = dict(list(records.groupby(["target", "label"], sort=False)))
     for target in study.targets:
         for key in sorted((k for k in groups if k[0] == target), key=lambda k: declared.get(k[1], len(declared))):

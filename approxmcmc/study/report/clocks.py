@@ -34,8 +34,8 @@ def clock_of(results: "StudyResults") -> PageClock:
 
     The wall clock is also used if a trace has no record of the processor's.
     """
-    known = all(knows(traces, PROCESSOR.axis) for traces in results.traces().values())
-    return PROCESSOR if known and cpu_share(results) < LEAST_CPU_SHARE else WALL
+    all_recorded = all(knows(traces, PROCESSOR.axis) for traces in results.traces().values())
+    return PROCESSOR if all_recorded and cpu_share(results) < LEAST_CPU_SHARE else WALL
 
 
 def cpu_share(results: "StudyResults") -> float:
@@ -60,5 +60,5 @@ def setup_seconds(traces: "Sequence[xr.DataTree]") -> float:
 
     Later cells of a process compile nothing, so a mean over cells would be less than the time that a user waits.
     """
-    told = [float(trace["sample_stats"].attrs.get("setup_compile_seconds", 0.0)) for trace in traces]
-    return float(np.nan_to_num(told).max())
+    seconds = [float(trace["sample_stats"].attrs.get("setup_compile_seconds", 0.0)) for trace in traces]
+    return float(np.nan_to_num(seconds).max())

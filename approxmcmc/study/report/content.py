@@ -18,16 +18,16 @@ from approxmcmc.study.declare import Declaration
 from approxmcmc.study.names import spelled
 from approxmcmc.study.report import census, figures, tables
 from approxmcmc.study.report.answer import answers, use_table, without_gold
-from approxmcmc.study.report.biases import bias_section, sentence, told_of
+from approxmcmc.study.report.biases import bias_section, biases_of, sentence
 from approxmcmc.study.report.bounds import bounds_section
+from approxmcmc.study.report.cache import cached_pieces
 from approxmcmc.study.report.document import Report
 from approxmcmc.study.report.evidence import Contest, draws_of, gather
-from approxmcmc.study.report.kept import kept
+from approxmcmc.study.report.page_warnings import banners, limits
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.published import published_section
 from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.svg import STYLE
-from approxmcmc.study.report.trust import banners, limits
 from approxmcmc.study.report.wording import counted, data_order, naming
 
 if TYPE_CHECKING:
@@ -51,15 +51,15 @@ COUNTED = "data read per decision; wrong decisions found by audits."
 def compose(results: "StudyResults") -> Report:
     """Return the report of a study from its finished cells."""
     with _style():
-        found = _found(results)
+        gathered = _gather(results)
         names = results.study.names
-        scores = [contest.named(names) for contest in found.judged]
+        scores = [contest.named(names) for contest in gathered.judged]
         return Report(
             title=f"{results.study.name}: risk report",
             subtitle=f"Source: {results.study.reference or 'not stated'}. Preset {results.preset}.",
-            notes=(*_notes(results, found), *limits(scores)),
-            answer=(*answers(scores), *_unjudged(results, found)) or ("No cell is done yet.",),
-            sections=(*judged_sections(scores), *_own_sections(results, found)),
+            notes=(*_notes(results, gathered), *limits(scores)),
+            answer=(*answers(scores), *_unjudged(results, gathered)) or ("No cell is done yet.",),
+            sections=(*judged_sections(scores), *_own_sections(results, gathered)),
             worded=naming(labels_of(results), names),
         )
 
@@ -91,16 +91,16 @@ def publishable(results: "StudyResults") -> dict[str, Any]:
     seconds of compilation.
     """
     with _style():
-        found = _found(results)
+        gathered = _gather(results)
         return {
-            "notes": _notes(results, found),
-            "told": _unjudged(results, found),
-            "exact": {contest.target: contest.exact for contest in found.judged},
-            "gold_draws": {contest.target: contest.gold_draws for contest in found.judged},
-            "waits": {contest.target: contest.waits for contest in found.judged},
+            "notes": _notes(results, gathered),
+            "told": _unjudged(results, gathered),
+            "exact": {contest.target: contest.exact for contest in gathered.judged},
+            "gold_draws": {contest.target: contest.gold_draws for contest in gathered.judged},
+            "waits": {contest.target: contest.waits for contest in gathered.judged},
             "families": dict(results.study.families),
             "names": dict(results.study.names),
-            "sections": _own_sections(results, found),
+            "sections": _own_sections(results, gathered),
         }
 
 
@@ -110,7 +110,7 @@ def judged_sections(scores: Sequence[Scores]) -> list[Section]:
     several = len(scores) > 1
     return [
         *([Section("What to use", pieces=(use,))] if use else []),
-        *(section for one in scores for section in risk_sections(one, several=several)),
+        *(section for score in scores for section in risk_sections(score, several=several)),
     ]
 
 
@@ -119,19 +119,19 @@ def labels_of(results: "StudyResults") -> list[str]:
     return [*map(str, results.records["label"].unique()), *results.study.samplers, *results.study.targets]
 
 
-def _own_sections(results: "StudyResults", found: "_Found") -> list[Section]:
+def _own_sections(results: "StudyResults", gathered: "_Gathered") -> list[Section]:
     """Return the sections that are not made from the risks alone, in order."""
     return [
-        *_own_figures(found),
-        *bias_section(told_of(results)),
+        *_own_figures(gathered),
+        *bias_section(biases_of(results)),
         *published_section(results),
-        design(results, found.contests),
-        cost_section(results, found.contests),
+        design(results, gathered.contests),
+        cost_section(results, gathered.contests),
         gold_section(results),
-        census_section(results, found.judged),
+        census_section(results, gathered.judged),
         machine_section(results),
         Section(
-            "R-hat and effective sample size", (BLIND,), pieces=tuple(map(tables.convergence_table, found.contests))
+            "R-hat and effective sample size", (BLIND,), pieces=tuple(map(tables.convergence_table, gathered.contests))
         ),
         *bounds_section(results),
         provenance(results),
@@ -139,7 +139,7 @@ def _own_sections(results: "StudyResults", found: "_Found") -> list[Section]:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Found:
+class _Gathered:
     """The evidence, and the output of the study's own analyses."""
 
     contests: Sequence[Contest]
@@ -154,10 +154,10 @@ def _style() -> Any:
     return mpl.rc_context(STYLE)
 
 
-def _found(results: "StudyResults") -> _Found:
+def _gather(results: "StudyResults") -> _Gathered:
     contests = gather(results)
-    analysed = kept(results, "analyses", _analysed) if contests else []
-    return _Found(
+    analysed = cached_pieces(results, "analyses", _analysed) if contests else []
+    return _Gathered(
         contests,
         [contest for contest in contests if contest.reference is not None],
         tuple(piece.text for piece in analysed if isinstance(piece, Note)),
@@ -169,21 +169,23 @@ def _analysed(results: "StudyResults") -> list[Figure | Table | Note]:
     return [piece for analysis in results.study.analyses for piece in analysis(results)]
 
 
-def _notes(results: "StudyResults", found: _Found) -> list[str]:
-    return [*found.notes, *banners(results, found.contests)]
+def _notes(results: "StudyResults", gathered: _Gathered) -> list[str]:
+    return [*gathered.notes, *banners(results, gathered.contests)]
 
 
-def _unjudged(results: "StudyResults", found: _Found) -> list[str]:
+def _unjudged(results: "StudyResults", gathered: _Gathered) -> list[str]:
     """Return sentences on the estimated biases, and on targets without risks; equal sentences appear once."""
-    known = {"gold_wanted": results.study.gold is not None, "own_figures": bool(found.pictures)}
-    told = told_of(results)
-    sentences = [text for contest in found.contests if (text := sentence(contest.target, told))]
-    unjudged = [contest for contest in found.contests if contest.reference is None or not contest.estimands]
-    return list(dict.fromkeys([*sentences, *(text for one in unjudged for text in without_gold(one.target, **known))]))
+    options = {"gold_wanted": results.study.gold is not None, "own_figures": bool(gathered.pictures)}
+    biases = biases_of(results)
+    sentences = [text for contest in gathered.contests if (text := sentence(contest.target, biases))]
+    unjudged = [contest for contest in gathered.contests if contest.reference is None or not contest.estimands]
+    return list(
+        dict.fromkeys([*sentences, *(text for other in unjudged for text in without_gold(other.target, **options))])
+    )
 
 
-def _own_figures(found: _Found, title: str = "The study's own figures") -> list[Section]:
-    return [Section(title, pieces=found.pictures)] if found.pictures else []
+def _own_figures(gathered: _Gathered, title: str = "The study's own figures") -> list[Section]:
+    return [Section(title, pieces=gathered.pictures)] if gathered.pictures else []
 
 
 def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
@@ -220,9 +222,9 @@ def _budget_in_words(budget: Budget) -> str:
 def estimands_in_words(study: Declaration) -> str:
     """Return a description of the estimands; for a function that makes them, its docstring."""
     if callable(study.estimands):
-        told = (inspect.getdoc(study.estimands) or study.estimands.__name__).splitlines()[0]
-        told = re.sub(r"^Return (\w+: )?(.)", lambda found: found[2].upper(), told)
-        return f"{told} Averaged over coordinates: {', '.join(study.average_over) or 'none'}."
+        summary = (inspect.getdoc(study.estimands) or study.estimands.__name__).splitlines()[0]
+        summary = re.sub(r"^Return (\w+: )?(.)", lambda match: match[2].upper(), summary)
+        return f"{summary} Averaged over coordinates: {', '.join(study.average_over) or 'none'}."
     averaged = {
         name: " (averaged over its coordinates)" if name in study.average_over else "" for name in study.estimands or {}
     }
@@ -252,9 +254,9 @@ def risk_sections(scores: Scores, *, several: bool) -> list[Section]:
 
 def cost_section(results: "StudyResults", contests: Sequence[Contest]) -> Section:
     """Return the section with two tables for all targets: the cost of decisions, and seconds."""
-    made = tables.cost_table, tables.seconds_table
-    by_target = [{contest.target: table(results, contest) for contest in contests} for table in made]
-    costs, seconds = (tables.over_targets(found) if found else None for found in by_target)
+    makers = tables.cost_table, tables.seconds_table
+    by_target = [{contest.target: table(results, contest) for contest in contests} for table in makers]
+    costs, seconds = (tables.over_targets(tables_of) if tables_of else None for tables_of in by_target)
     kept = [costs] if costs and tables.tells_costs(costs.data) else []
     return Section("Cost", pieces=(*kept, *([seconds] if seconds else [])))
 
@@ -281,11 +283,11 @@ def _fate(name: str, report: Mapping[str, Any] | None, reference: Any) -> str:
         return (
             f"{name}: the stored gold standard is damaged, or the study has changed since; the next run makes another."
         )
-    made = f"{name}: {report['status']}, made in {report['seconds']:.0f} s"
+    origin = f"{name}: {report['status']}, made in {report['seconds']:.0f} s"
     if reference is None or "scores" not in reference.children:
-        return f"{made}."
+        return f"{origin}."
     scored = reference["scores"].sizes["chain"] * reference["scores"].sizes["at_draw"]
-    return f"{made}. Gradients at {scored:,} of its draws serve as control variates for means and variances."
+    return f"{origin}. Gradients at {scored:,} of its draws serve as control variates for means and variances."
 
 
 def census_section(results: "StudyResults", judged: Sequence[Contest]) -> Section:

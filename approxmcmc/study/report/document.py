@@ -128,9 +128,9 @@ class Report:
         return {piece.title: piece for section in self.sections for piece in section.pieces if isinstance(piece, kinds)}
 
     def _piece(self, title: str, *kinds: type) -> Any:
-        known: dict[str, Any] = self._pieces(*kinds)
-        known |= {self.worded(name): piece for name, piece in known.items()}
-        if title not in known:
+        by_title: dict[str, Any] = self._pieces(*kinds)
+        by_title |= {self.worded(name): piece for name, piece in by_title.items()}
+        if title not in by_title:
             what = " or ".join(kind.__name__.lower() for kind in kinds)
-            raise StudyError(f"The report has no {what} {nearest(title, known)}")
-        return known[title]
+            raise StudyError(f"The report has no {what} {nearest(title, by_title)}")
+        return by_title[title]

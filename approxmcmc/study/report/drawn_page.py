@@ -18,11 +18,11 @@ from approxmcmc.study.report.answer import answers
 from approxmcmc.study.report.content import judged_sections
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.markdown import fenced, figure_block, plain_text, section_block, table_block
+from approxmcmc.study.report.page_warnings import limits
 from approxmcmc.study.report.pieces import Figure, Section, Table
+from approxmcmc.study.report.published_files import CURVES, RISK, in_words, rows_of, unpacked
 from approxmcmc.study.report.scores import Scores
-from approxmcmc.study.report.shipped import CURVES, RISK, in_words, rows_of, unpacked
 from approxmcmc.study.report.tables import DEPARTURES, tells_costs
-from approxmcmc.study.report.trust import limits
 from approxmcmc.study.report.who_wins import who_wins
 from approxmcmc.study.report.wording import slug
 
@@ -41,7 +41,7 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     Parameters
     ----------
     words, table
-        The published results, from :func:`approxmcmc.study.published.shipped`.
+        The published results, from :func:`approxmcmc.study.published.read_published`.
     commands
         The commands that run the presets that are not on the page.
     opening
@@ -53,7 +53,7 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
         If the page has no such picture; the message names the nearest.
     """
     names = words.get("names") or {}
-    scores = [one.named(names) for one in scores_of(words, table)]
+    scores = [scores_of_target.named(names) for scores_of_target in scores_of(words, table)]
     sections = [
         *who_wins(scores, {spelled(name, names): kind for name, kind in (words.get("families") or {}).items()}),
         *judged_sections(scores),
@@ -91,8 +91,8 @@ def figure_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str) -> st
         If the page has no such picture; the message names the nearest.
     """
     sections = [*judged_sections(scores_of(words, table)), *_unpacked(words, table)]
-    known = {piece.title: piece for section in sections for piece in section.pieces if isinstance(piece, Figure)}
-    return in_words(words, table)(figure_block(_named(known, title, words["study"]), f"{slug(title)}-"))
+    figures = {piece.title: piece for section in sections for piece in section.pieces if isinstance(piece, Figure)}
+    return in_words(words, table)(figure_block(_named(figures, title, words["study"]), f"{slug(title)}-"))
 
 
 def _named(pictures: Mapping[str, Figure], title: str, study: str) -> Figure:
@@ -110,10 +110,10 @@ def columns_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str, colu
         If the page has no such table, or the table no such column; the message names the nearest.
     """
     pieces = [piece for section in _unpacked(words, table) for piece in section.pieces]
-    known = {piece.title: piece for piece in pieces if isinstance(piece, Table)}
-    if title not in known:
-        raise StudyError(f"The page of {words['study']} has no table {nearest(title, known)}")
-    piece = known[title]
+    tables = {piece.title: piece for piece in pieces if isinstance(piece, Table)}
+    if title not in tables:
+        raise StudyError(f"The page of {words['study']} has no table {nearest(title, tables)}")
+    piece = tables[title]
     for name in columns:
         if name not in piece.data:
             raise StudyError(f"{words['study']}, {title}: there is no column {nearest(name, list(piece.data))}")
@@ -139,12 +139,12 @@ def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
         more |= {"gold_draws": int((words.get("gold_draws") or {}).get(target, 0))}
         more |= {"waits": (words.get("waits") or {}).get(target, {}), "clock_name": words.get("clock", "wall")}
         departures = rows_of(table, f"{DEPARTURES}, {target}")
-        known = _told(rows.drop(columns="target"), exact)
-        scores.append(Scores(str(target), exact, known, departures=departures, **more))
+        judged = _judged(rows.drop(columns="target"), exact)
+        scores.append(Scores(str(target), exact, judged, departures=departures, **more))
     return scores
 
 
-def _told(risks: "pd.DataFrame", exact: str | None) -> "pd.DataFrame":
+def _judged(risks: "pd.DataFrame", exact: str | None) -> "pd.DataFrame":
     """Return risks without the ratios that say nothing: an interval from 0 to infinity, or an end over itself."""
     risks = risks.reset_index(drop=True)
     ratio = ["ratio", "ratio_lower", "ratio_upper"]
@@ -160,8 +160,8 @@ def _unpacked(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Section]:
 
 def _source(words: Mapping[str, Any]) -> str:
     machine = words["provenance"]
-    made = machine.get("processor", "")
+    processor = machine.get("processor", "")
     clock = f"Seconds are those of the {words.get('clock', 'wall')} clock"
     suite = f"suite version {words['version']}"
     source = f"Source: {words['reference'] or 'not stated'}. Preset {words['preset']}, {suite}."
-    return f"{source} {clock}, on {made or 'a machine that was not named'}."
+    return f"{source} {clock}, on {processor or 'a machine that was not named'}."

@@ -202,13 +202,13 @@ class Errors:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield risk, squared bias and variance with their intervals, one row per point."""
         resampling = resample(BOOTSTRAPS, len(self.values), len(self.gold.directions), 0)
-        found = summarise(self.values, self.gold, resampling, CONFIDENCE)
+        summary = summarise(self.values, self.gold, resampling, CONFIDENCE)
         if len(self.values) < LEAST_REPLICATES:
-            found |= {name: np.full(len(self.points), math.nan) for name in found if name not in QUANTITIES}
+            summary |= {name: np.full(len(self.points), math.nan) for name in summary if name not in QUANTITIES}
         for k, point in enumerate(self.points):
             row: dict[str, Any] = {"setting": self.setting, "estimand": self.estimand, self.axis: float(point)}
             for name in QUANTITIES:
-                row |= Interval(*(float(found[f"{name}{end}"][k]) for end in ("", "_lower", "_upper"))).columns(name)
+                row |= Interval(*(float(summary[f"{name}{end}"][k]) for end in ("", "_lower", "_upper"))).columns(name)
             yield row | {"floor": float(np.mean(self.gold.mcse**2))}
 
 
@@ -248,7 +248,10 @@ class _Judge:
                 standardized.append(_in_sds(values, gold))
                 parts = [(name, values, gold)]
                 if not self.averaged[name]:
-                    parts = [(one, *coordinate(values, gold, k)) for k, one in enumerate(running.layout.labels)]
+                    parts = [
+                        (coordinate_name, *coordinate(values, gold, k))
+                        for k, coordinate_name in enumerate(running.layout.labels)
+                    ]
                 for estimand, part, own in parts:
                     pieces.setdefault(estimand, []).append(Errors(label, estimand, axis, grid, part, own))
             values, gold = _joined(standardized)

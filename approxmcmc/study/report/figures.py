@@ -69,7 +69,7 @@ def risk_with_setup(scores: Scores) -> Figure | None:
     if not scores.waits or scores.over_time is None:
         return None
     shifted = scores.over_time.assign(time=scores.over_time.time + scores.over_time.setting.map(scores.waits))
-    told = enumeration(
+    seconds_by_setting = enumeration(
         [f"{label} {number(seconds)} s" for label, seconds in scores.waits.items() if seconds] or ["none"]
     )
     return _curves(
@@ -79,7 +79,8 @@ def risk_with_setup(scores: Scores) -> Figure | None:
         title=f"Risk against time with compilation, {scores.target}",
         x_label=f"compilation, and {scores.clock_name} time per chain (s)",
         caption="The same risk, each curve moved right by the compilation that a user of the setting waits for in a "
-        f"fresh process before the first step: {told}; 0 s for others. It is the longest of any cell of the setting.",
+        f"fresh process before the first step: {seconds_by_setting}; 0 s for others. It is the longest of any "
+        "cell of the setting.",
     )
 
 
@@ -226,7 +227,7 @@ def _bands(
 def _marked(drawn: np.ndarray) -> list[int]:
     """Return the indices of points that get a marker: every fourth that is drawn, and points without a neighbour."""
     alone = drawn & ~np.append(drawn[1:], False) & ~np.append(False, drawn[:-1])
-    return [int(place) for place in np.flatnonzero(alone | (drawn & (np.cumsum(drawn) % 4 == 1)))]
+    return [int(index) for index in np.flatnonzero(alone | (drawn & (np.cumsum(drawn) % 4 == 1)))]
 
 
 def _hatch_floor(panel: "Axes", curves: "pd.DataFrame", lowest: float) -> None:
@@ -249,19 +250,19 @@ def log_axes(panel: "Axes", *, x: bool = True, y: bool = True) -> None:
     """Put axes on a log scale, with powers of ten in plain characters; a short axis also shows 2 and 5 times them."""
     from matplotlib.ticker import FuncFormatter
 
-    for wanted, axis, set_scale in ((x, panel.xaxis, panel.set_xscale), (y, panel.yaxis, panel.set_yscale)):
-        if wanted:
+    for is_log, axis, set_scale in ((x, panel.xaxis, panel.set_xscale), (y, panel.yaxis, panel.set_yscale)):
+        if is_log:
             set_scale("log")
             axis.set_major_formatter(FuncFormatter(_tick))
             axis.set_minor_formatter(FuncFormatter(functools.partial(_minor_tick, axis)))
 
 
-def _minor_tick(axis: "Axis", value: float, place: int) -> str:
+def _minor_tick(axis: "Axis", value: float, position: int) -> str:
     low, high = axis.get_view_interval()
     digits = f"{value:.5e}".split("e")[0].rstrip("0").rstrip(".")
     # If fewer than two of 2, 3, ..., 9 are in view, matplotlib sets ticks in even steps, and there is room for all
     # labels.
-    return _tick(value, place) if high < SHORT_AXIS * low and (digits in "25" or len(digits) > 1) else ""
+    return _tick(value, position) if high < SHORT_AXIS * low and (digits in "25" or len(digits) > 1) else ""
 
 
 def _tick(value: float, _: int) -> str:

@@ -33,7 +33,7 @@ def slim(document: str) -> str:
 
 def _ids_in_use(document: str) -> str:
     used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', document))
-    return re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", document)
+    return re.sub(r' id="([^"]*)"', lambda match: match[0] if match[1] in used else "", document)
 
 
 def _styles_once(document: str) -> str:
@@ -41,9 +41,9 @@ def _styles_once(document: str) -> str:
     text_as_page = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", document)
     styles: dict[str, str] = {}
 
-    def named(found: re.Match[str]) -> str:
-        name = f"s{zlib.crc32(found[1].encode()):08x}"
-        styles[name] = found[1]
+    def named(match: re.Match[str]) -> str:
+        name = f"s{zlib.crc32(match[1].encode()):08x}"
+        styles[name] = match[1]
         return f' class="{name}"'
 
     body = re.sub(r' style="([^"]*)"', named, text_as_page)
@@ -103,8 +103,8 @@ def _cell(cell: dict[str, Any]) -> str:
     if cell["long"]:
         return f"<td>{escape(cell['text'])}</td>"
     text = f"<code>{escape(cell['text'])}</code>" if cell["code"] else escape(cell["text"])
-    told = cell["interval"].replace(NO_INTERVAL, "").strip()
-    interval = f' <span class="interval">{escape(told)}</span>' if told else ""
+    interval_text = cell["interval"].replace(NO_INTERVAL, "").strip()
+    interval = f' <span class="interval">{escape(interval_text)}</span>' if interval_text else ""
     return f"<td{_number(cell)}>{text}{interval}</td>"
 
 

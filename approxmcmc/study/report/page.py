@@ -52,14 +52,14 @@ def page_text(report: "Report", files: Path | None = None) -> str:
         import jinja2
         from markupsafe import Markup
 
-    here = importlib.resources.files("approxmcmc.study.report")
+    folder = importlib.resources.files("approxmcmc.study.report")
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    template = environment.from_string((here / "template.html").read_text(encoding="utf-8"))
+    template = environment.from_string((folder / "template.html").read_text(encoding="utf-8"))
     names: set[str] = set()
     worded = report.worded
     return template.render(
-        style=Markup((here / "style.css").read_text(encoding="utf-8")),
-        script=Markup((here / "sort.js").read_text(encoding="utf-8")),
+        style=Markup((folder / "style.css").read_text(encoding="utf-8")),
+        script=Markup((folder / "sort.js").read_text(encoding="utf-8")),
         title=report.title,
         subtitle=report.subtitle,
         banners=list(map(worded, report.notes)),

@@ -12,7 +12,7 @@ from approxmcmc.study.published import VERSION
 from approxmcmc.study.report.clocks import clock_of
 from approxmcmc.study.report.content import publishable
 from approxmcmc.study.report.evidence import gather
-from approxmcmc.study.report.shipped import CURVES, RISK, packed, pictures_to_bytes, to_bytes, words_to_text
+from approxmcmc.study.report.published_files import CURVES, RISK, packed, pictures_to_bytes, to_bytes, words_to_text
 from approxmcmc.study.report.tables import DEPARTURES
 
 if TYPE_CHECKING:

@@ -136,7 +136,7 @@ def unit_of(estimand: str) -> str:
 
 def words_of(estimand: str) -> str:
     """Return what an error is averaged over, for a sentence."""
-    known = {
+    phrases = {
         STANDARD: "over the means, spreads and tails of all coordinates",
         WITHOUT_TAILS: "over the means and spreads of all coordinates",
         ALL_ESTIMANDS: "over all coordinates of all estimands",
@@ -144,7 +144,7 @@ def words_of(estimand: str) -> str:
         VARIANCES: "over the variances of all coordinates",
         TAILS: "over the tail probabilities of all coordinates",
     }
-    return known.get(estimand, f"in {estimand}")
+    return phrases.get(estimand, f"in {estimand}")
 
 
 def typical(row: Any, name: str = "risk") -> Interval:
@@ -198,13 +198,13 @@ def ranking(table: "pd.DataFrame", exact: str | None, verdicts: int) -> Ranking:
     verdicts
         Number of verdicts that share one error rate.
     """
-    known = table[table.risk.notna()].sort_values("risk", kind="stable")
-    unknown = tuple(str(label) for label in table.index if label not in known.index)
-    if known.empty:
+    judged = table[table.risk.notna()].sort_values("risk", kind="stable")
+    unknown = tuple(str(label) for label in table.index if label not in judged.index)
+    if judged.empty:
         return Ranking(None, unknown=unknown)
-    best, *others = map(str, known.index)
-    few = bool(known.replicates.min() < LEAST_REPLICATES)
-    worse = () if few else tuple(name for name in others if is_worse(known, name, best, exact, verdicts))
+    best, *others = map(str, judged.index)
+    few = bool(judged.replicates.min() < LEAST_REPLICATES)
+    worse = () if few else tuple(name for name in others if is_worse(judged, name, best, exact, verdicts))
     return Ranking(best, worse, tuple(name for name in others if name not in worse), unknown, few)
 
 

@@ -125,7 +125,7 @@ def _lines(path: str) -> str:
 def _ways(part: str) -> str:
     """Return a piece of a path, ``M x y L x y ... z``, with each point but the first relative to the one before."""
     numbers = [float(number) for number in re.findall(r"-?[\d.]+", part)]
-    ways = [_short(there - here) for here, there in zip(numbers, numbers[2:], strict=False)]
+    ways = [_short(following - current) for current, following in zip(numbers, numbers[2:], strict=False)]
     way = re.sub(r" (?=-)|(?<=\.\d) (?=\.)", "", " ".join(ways))
     start = " ".join(map(_short, numbers[:2]))
     return f"M{start}{'l' if ways else ''}{way}{'z' if 'z' in part else ''}"

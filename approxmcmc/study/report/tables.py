@@ -46,13 +46,13 @@ def risk_table(scores: Scores) -> Table:
     """
     ranked = len(scores.settings) > FEW
     order = ["time", "estimand", "risk"] if ranked else ["time"]  # with many settings, the best ones come first
-    place = {"estimand": lambda column: column.map(scores.estimands.index)}
+    sort_keys = {"estimand": lambda column: column.map(scores.estimands.index)}
     data = scores.at_budgets.dropna(subset="risk").sort_values(
         order,
         ascending=[name != "time" for name in order],
         kind="stable",
         ignore_index=True,
-        key=lambda column: place.get(column.name, lambda same: same)(column),
+        key=lambda column: sort_keys.get(column.name, lambda same: same)(column),
     )
     rounding = data.variance_upper < ROUNDING * data.bias_sq.abs()  # a fitted distribution is the same in every chain
     data.loc[rounding, ["variance", "variance_lower", "variance_upper"]] = 0.0

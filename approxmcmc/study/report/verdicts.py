@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from scipy import special
 
-from approxmcmc.study.published import shipped, shipped_studies
+from approxmcmc.study.published import published_studies, read_published
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.markdown import plain_text
-from approxmcmc.study.report.shipped import in_words, rows_of
+from approxmcmc.study.report.published_files import in_words, rows_of
 from approxmcmc.study.report.wording import estimate_text, number
 
 if TYPE_CHECKING:
@@ -88,14 +88,14 @@ def compared(words: Mapping[str, Any], table: "pd.DataFrame") -> list[dict[str, 
 @functools.cache
 def all_compared() -> int:
     """Return how many printed numbers of all studies that ship have a verdict."""
-    return sum(len(compared(*shipped(name))) for name in shipped_studies())
+    return sum(len(compared(*read_published(name))) for name in published_studies())
 
 
 def verdicts_block(words: Mapping[str, Any], table: "pd.DataFrame") -> str:
     """Return the verdicts on the published numbers of a study as Markdown, without speeds of another machine."""
     rows = compared(words, table)
     together = all_compared()
-    found = [
+    verdicts = [
         verdict(
             row["paper"],
             row["ours"],
@@ -107,13 +107,13 @@ def verdicts_block(words: Mapping[str, Any], table: "pd.DataFrame") -> str:
         )
         for row in rows
     ]
-    counts = Counter(kind for kind, _ in found)
+    counts = Counter(kind for kind, _ in verdicts)
     worded = in_words(words, table)
     lines = [
         f"| {plain_text(str(row['printed in']))} | {worded(plain_text(str(row['what'])))} | {number(row['paper'])} | "
         f"{number(row['margin'])} | "
         f"{estimate_text(row['ours'], row['ours_lower'], row['ours_upper'])} | *{kind}*{': ' if why else ''}{why} |"
-        for row, (kind, why) in zip(rows, found, strict=True)
+        for row, (kind, why) in zip(rows, verdicts, strict=True)
     ]
-    told = ", ".join(f"*{kind}* {counts[kind]}" for kind in (AGREES, DIFFERS, OPEN))
-    return "\n".join([f"{len(rows)} printed numbers, preset {words['preset']}: {told}.", "", *HEADER, *lines, ""])
+    totals = ", ".join(f"*{kind}* {counts[kind]}" for kind in (AGREES, DIFFERS, OPEN))
+    return "\n".join([f"{len(rows)} printed numbers, preset {words['preset']}: {totals}.", "", *HEADER, *lines, ""])

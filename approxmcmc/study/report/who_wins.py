@@ -28,14 +28,14 @@ def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Sect
 
     if not families or not scores:
         return []
-    longest = max(one.times[-1] for one in scores)
-    verdicts = sum(len(one.settings) - 1 for one in scores) * len(scores[0].times)
+    longest = max(score.times[-1] for score in scores)
+    verdicts = sum(len(score.settings) - 1 for score in scores) * len(scores[0].times)
     rows = [
-        {"data": one.target, "about": f"{float(f'{longest * share / scores[0].times[-1]:.2g}'):g} s"}
-        | _winner(one, estimand, time, verdicts)
-        for one in scores
-        for estimand in one.estimands
-        for share, time in zip(scores[0].times, one.times, strict=True)
+        {"data": score.target, "about": f"{float(f'{longest * share / scores[0].times[-1]:.2g}'):g} s"}
+        | _winner(score, estimand, time, verdicts)
+        for score in scores
+        for estimand in score.estimands
+        for share, time in zip(scores[0].times, score.times, strict=True)
     ]
     data = pd.DataFrame(rows)
     if data.risk.isna().all():
@@ -62,24 +62,24 @@ def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Sect
 
 
 def _winner(scores: Scores, estimand: str, time: float, verdicts: int) -> dict[str, Any]:
-    here = scores.at(estimand, time)
-    known = here[here.risk.notna()]
+    rows = scores.at(estimand, time)
+    judged = rows[rows.risk.notna()]
     row = {"after": f"{time:.2g} s", "estimand": estimand, "no less": ""}
     nothing = {"risk": float("nan"), "risk_lower": float("nan"), "risk_upper": float("nan")}
-    if known.empty:
+    if judged.empty:
         return row | {"winner": NOBODY} | nothing
-    order = ranking(here, scores.exact, verdicts)
+    order = ranking(rows, scores.exact, verdicts)
     best = order.best
     if order.few:
         return row | {"winner": UNRANKED} | nothing
     near = order.undecided
     return row | {
         "winner": best,
-        "risk": known.risk[best],
-        "risk_lower": known.risk_lower[best],
-        "risk_upper": known.risk_upper[best],
+        "risk": judged.risk[best],
+        "risk_lower": judged.risk_lower[best],
+        "risk_upper": judged.risk_upper[best],
         "no less": ", ".join(near),
-        "no draw yet in some chain": ", ".join(label for label in here.index if label not in known.index),
+        "no draw yet in some chain": ", ".join(label for label in rows.index if label not in judged.index),
     }
 
 
@@ -94,16 +94,18 @@ def _grid(data: Any, families: Mapping[str, str]) -> Any:
 
     names, times = (list(dict.fromkeys(data[column])) for column in ("data", "about"))
     kinds = list(dict.fromkeys(families.values()))
-    paint = {kind: COLOURS[place % len(COLOURS)] for place, kind in enumerate(kinds)}
+    paint = {kind: COLOURS[index % len(COLOURS)] for index, kind in enumerate(kinds)}
     figure, axes = subplots(figsize=(2.0 + 2.6 * len(times), 1.1 + 0.85 * len(names)))
     for row in data.rename(columns={"no less": "near"}).itertuples():
         x = times.index(row.about)
         y = names.index(row.data)
         colour = paint.get(families.get(row.winner, ""), FAINT)
         axes.add_patch(Rectangle((x - 0.48, y - 0.45), 0.96, 0.9, color=colour, alpha=0.45, linewidth=0))
-        told = estimate_text(row.risk, row.risk_lower, row.risk_upper) if row.risk == row.risk else ""
+        risk_text = estimate_text(row.risk, row.risk_lower, row.risk_upper) if row.risk == row.risk else ""
         axes.text(x, y - 0.2, row.winner, ha="center", va="center", fontsize=10, fontweight="bold")
-        axes.text(x, y + 0.05, f"at {row.after}: {told}" if told else "", ha="center", va="center", fontsize=8)
+        axes.text(
+            x, y + 0.05, f"at {row.after}: {risk_text}" if risk_text else "", ha="center", va="center", fontsize=8
+        )
         axes.text(x, y + 0.28, _near(row.near), ha="center", va="center", fontsize=7)
     axes.set(xlim=(-0.5, len(times) - 0.5), ylim=(len(names) - 0.5, -0.5))
     axes.set_xticks(range(len(times)), [f"after about {time}" for time in times])

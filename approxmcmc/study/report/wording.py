@@ -93,10 +93,10 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
     scale = 10.0**exponent if scaled else 1.0
     most = 2 if scaled else 2 - exponent
     half = (upper - lower) / (2.0 * scale)
-    known = 1 - _exponent(half) if math.isfinite(half) and half > 0.0 else most
+    decimals_shown = 1 - _exponent(half) if math.isfinite(half) and half > 0.0 else most
     if lower * upper > 0.0:
-        known = max(known, -_exponent(value / scale))
-    decimals = f",.{max(0, min(most, known))}f"
+        decimals_shown = max(decimals_shown, -_exponent(value / scale))
+    decimals = f",.{max(0, min(most, decimals_shown))}f"
     centre = number(value / scale, decimals)
     bracket = interval(lower / scale, upper / scale, decimals)
     power = f" ×{power_of_ten(exponent)}" if scaled else ""

@@ -136,7 +136,7 @@ def _unequal_shares(results: "StudyResults") -> list[str]:
 
 def limits(scores: Sequence[Scores]) -> list[str]:
     """Return a sentence on settings with too few replicates for intervals and verdicts."""
-    chains = {(one.target, name): count for one in scores for name, count in one.replicates.items()}
+    chains = {(score.target, name): count for score in scores for name, count in score.replicates.items()}
     few = [count for count in chains.values() if count < LEAST_REPLICATES]
     if not few:
         return []

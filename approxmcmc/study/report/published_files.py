@@ -167,4 +167,4 @@ def words_to_text(words: Mapping[str, Any]) -> str:
 
     sections = [{**section, "pieces": list(map(aside, section["pieces"]))} for section in words["sections"]]
     text = json.dumps({**words, "sections": sections}, ensure_ascii=False, indent=1, allow_nan=False)
-    return re.sub(r'"piece (\d+)"', lambda found: held[int(found[1])], text) + "\n"
+    return re.sub(r'"piece (\d+)"', lambda match: held[int(match[1])], text) + "\n"

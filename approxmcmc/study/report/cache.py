@@ -31,7 +31,7 @@ KINDS = {kind.__name__: kind for kind in (Figure, Table, Note)}
 DRAWS_PICTURES = ("matplotlib", "pandas")
 
 
-def kept(results: "StudyResults", name: str, make: Callable[["StudyResults"], Iterable[Piece]]) -> list[Piece]:
+def cached_pieces(results: "StudyResults", name: str, make: Callable[["StudyResults"], Iterable[Piece]]) -> list[Piece]:
     """Return the pieces that ``make(results)`` yields; read them from the store if nothing has changed since.
 
     If the store is not writable, the output is computed each time.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 REPEATED = 200  # draws of each cell
 
 
-def adopt(
+def revalidate(
     study: Declaration,
     preset: str,
     base: Path,
@@ -67,8 +67,8 @@ def adopt(
         equal = again is not None and _equal(trace, again, count)
         drawn_by = record.get("drawn_by") or record["code_version"]
         if equal:
-            kept: Record = {"key": cell.key, "code_version": plan.code_version, "drawn_by": drawn_by}
-            store.write_cell({**record, **kept}, trace)
+            renewed: Record = {"key": cell.key, "code_version": plan.code_version, "drawn_by": drawn_by}
+            store.write_cell({**record, **renewed}, trace)
         row = {"target": cell.target, "label": cell.label, "replicate": cell.replicate}
         rows.append(row | {"drawn_by": drawn_by, "draws": count, "equal": equal})
         listener(rows[-1])

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from approxmcmc.study.report import content
-from approxmcmc.study.report.kept import kept
+from approxmcmc.study.report.cache import cached_pieces
 from approxmcmc.study.report.pieces import Figure, Note, Table
 from approxmcmc.study.report.publish import publish
 from approxmcmc.study.report.svg import subplots, svg_document
@@ -53,7 +53,7 @@ def opened(tmp_path):
 
 
 def test_pieces_come_back_as_they_were(opened):
-    made, read = (kept(opened(), "analyses", pieces) for _ in range(2))
+    made, read = (cached_pieces(opened(), "analyses", pieces) for _ in range(2))
     assert len(CALLS) == 1
     assert [type(piece) for piece in read] == [Figure, Table, Note]
     assert svg_document(read[0].figure) == svg_document(made[0].figure)
@@ -75,13 +75,13 @@ def test_a_change_of_code_records_or_libraries_makes_them_again(opened, tmp_path
         lambda: (tmp_path / "studies" / "toy.py").write_text("study = 1\n"),
         lambda: (tmp_path / "studies" / "tools" / "effort.py").write_text("DRAWS = 2\n"),
         lambda: next((tmp_path / "results").rglob("record.json")).write_text("{}"),
-        lambda: monkeypatch.setattr("approxmcmc.study.report.kept.version", lambda name: "2"),
+        lambda: monkeypatch.setattr("approxmcmc.study.report.cache.version", lambda name: "2"),
     ]
     results = opened()
     for count, change in enumerate([lambda: None, *changes], start=1):
         change()
-        kept(results, "analyses", pieces)
-        kept(results, "analyses", pieces)
+        cached_pieces(results, "analyses", pieces)
+        cached_pieces(results, "analyses", pieces)
         assert len(CALLS) == count
 
 
@@ -91,5 +91,5 @@ def test_without_a_file_or_a_store_that_can_be_written_they_are_made_each_time(o
         assert len(content.compose(results).sections) > 1
         assert len(CALLS) == count
     assert not (results.store.folder / "pieces").exists()
-    monkeypatch.setattr("approxmcmc.study.report.kept.write_bytes", refuse)
-    assert len(kept(opened(), "analyses", pieces)) == 3
+    monkeypatch.setattr("approxmcmc.study.report.cache.write_bytes", refuse)
+    assert len(cached_pieces(opened(), "analyses", pieces)) == 3
