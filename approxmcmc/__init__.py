@@ -107,8 +107,10 @@ def __getattr__(name: str) -> Any:
 def _where(name: str) -> str:
     """Return the end of the message on an unknown name: the subpackages that export it, else all top-level names."""
     rooms = [] if name.startswith("_") else [f"approxmcmc.{room}" for room in _ROOMS]
-    found = [f"{room}.{name}" for room in rooms if name in getattr(importlib.import_module(room), "__all__", ())]
-    return f"it is {' or '.join(found)}" if found else f"public names: {', '.join(__all__)}"
+    rooms_with_name = [
+        f"{room}.{name}" for room in rooms if name in getattr(importlib.import_module(room), "__all__", ())
+    ]
+    return f"it is {' or '.join(rooms_with_name)}" if rooms_with_name else f"public names: {', '.join(__all__)}"
 
 
 def __dir__() -> list[str]:

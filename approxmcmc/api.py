@@ -182,10 +182,10 @@ def sample(
     {'chain': 2, 'draw': 100, 'coef': 2}
     """
     compiled_before = compiled_so_far().seconds
-    given = target
-    with watching(progressbar, type(given).__name__):
+    own_target = target
+    with watching(progressbar, type(own_target).__name__):
         stage("reading the model")
-        target = as_target(given)
+        target = as_target(own_target)
         nothing_asked = sampler is None and draws is None and target_ess is None and time_limit is None
         if draws is None and target_ess is None:
             draws = 1000
@@ -231,7 +231,7 @@ def sample(
                     return with_folder(run_file.trace, target)
                 settings = settings._replace(seed=run_file.asked["seed"])
             plan = make_plan(target, sampler, settings, initvals, run_file, say=progressbar)
-            plan = plan._replace(compiled_before=compiled_before, complete=completing(given, target))
+            plan = plan._replace(compiled_before=compiled_before, complete=completing(own_target, target))
             if sampler is None and run_file is None:
                 starts_given = initvals is not None
                 trace, block = run_until_checks_pass(

@@ -131,8 +131,8 @@ def audit(
     attrs = trace["posterior"].attrs
     makers = _auditors(trace, target, sampler, draws, own)
     steps = {"tune": int(attrs.get("tuning_steps", 0)), "thin": int(attrs.get("thin", 1))}
-    records, found = audits.audit(draws, makers, policy, own[0], **steps)
-    return with_its_warning(_with_records(trace, records, found))
+    records, outcome = audits.audit(draws, makers, policy, own[0], **steps)
+    return with_its_warning(_with_records(trace, records, outcome))
 
 
 def _policy(seconds: Any, n_audits: int | None) -> audits.Policy:
@@ -156,9 +156,9 @@ def _auditors(
     if isinstance(sampler, Sampler):
         program = sampler.build(target, audit_every="auto")
         adapted = adapted_by_chain(trace)
-        made = [program.auditor_of(adapted[k], draws[k], rng, shuffled_by(trace)) for k, rng in enumerate(own)]
-        if found := [auditor for auditor in made if auditor is not None]:
-            return found
+        by_chain = [program.auditor_of(adapted[k], draws[k], rng, shuffled_by(trace)) for k, rng in enumerate(own)]
+        if auditors := [auditor for auditor in by_chain if auditor is not None]:
+            return auditors
     if isinstance(target, DiscreteTarget | DoublyIntractableTarget):
         why = "the states are discrete, where no random walk moves"
         if isinstance(target, DoublyIntractableTarget):

@@ -80,10 +80,10 @@ def importance_sampling(target: Any, proposal: Any, draws: int, *, random_seed: 
     draws = checked_integer(draws, "draws")
     [sequence], seed = seed_sequences(random_seed, 1)
     result, variables = _weighted_draws(target, proposal, draws, streams(sequence).proposal)
-    found = importance_diagnostics(result.stats["log_weight"])
+    diagnostics = importance_diagnostics(result.stats["log_weight"])
     described = {"kind": "importance_sampling", "proposal": repr(proposal)}
     trace = build_trace(
-        result._replace(attrs={**result.attrs, **found, "seed": seed}),
+        result._replace(attrs={**result.attrs, **diagnostics, "seed": seed}),
         variables=variables,
         observed_data=target.observed_data if isinstance(target, Target) else {},  # a scipy distribution has no data
         constant_data=target.constant_data if isinstance(target, Target) else {},

@@ -84,12 +84,12 @@ def log_likelihood(trace: xr.DataTree, target: Any) -> xr.DataTree:
     parts = _parts(trace, target)
     groups: dict[str, dict[str, xr.DataArray]] = {"log_likelihood": {}, "observed_data": {}}
     draws = {name: trace["posterior"].coords[name] for name in ("chain", "draw")}
-    for name, one in parts.items():
-        lazy = indexing.LazilyIndexedArray(_LogLikelihood(one, tuple(axis.size for axis in draws.values())))
-        axes = ("chain", "draw", *one.observed.dims)
-        labels = {**draws, **one.observed.coords}
+    for name, part in parts.items():
+        lazy = indexing.LazilyIndexedArray(_LogLikelihood(part, tuple(axis.size for axis in draws.values())))
+        axes = ("chain", "draw", *part.observed.dims)
+        labels = {**draws, **part.observed.coords}
         groups["log_likelihood"][name] = xr.DataArray(xr.Variable(axes, lazy), labels, name=name)
-        groups["observed_data"][name] = one.observed
+        groups["observed_data"][name] = part.observed
     whole = trace.copy()
     for group, held in groups.items():
         whole[group] = xr.DataTree(xr.Dataset(held))
@@ -158,9 +158,9 @@ def loo_subsample(trace: xr.DataTree, target: Any, observations: int | np.ndarra
         return observed.copy(data=parts[name].at_mean())
 
     rows = min(observations, parts[name].observed.size) if isinstance(observations, int) else observations
-    given = {"method": "plpd", "log_lik_fn": at_the_mean}
+    defaults = {"method": "plpd", "log_lik_fn": at_the_mean}
     try:
-        return _with_all_rows(az.loo_subsample(log_likelihood(trace, target), rows, **{**given, **options}))
+        return _with_all_rows(az.loo_subsample(log_likelihood(trace, target), rows, **{**defaults, **options}))
     except ValueError as error:
         if "All tail values are the same" not in str(error):
             raise
@@ -208,8 +208,8 @@ class _LogLikelihood(BackendArray):
 
     def _compute(self, chains: np.ndarray, draws: np.ndarray, *rows: np.ndarray) -> np.ndarray:
         out = np.empty([chains.size, draws.size, *(axis.size for axis in rows)])
-        for place, (chain, draw) in zip(np.ndindex(out.shape[:2]), itertools.product(chains, draws), strict=True):
-            out[place] = self.rows.at_draw(chain, draw, rows)
+        for position, (chain, draw) in zip(np.ndindex(out.shape[:2]), itertools.product(chains, draws), strict=True):
+            out[position] = self.rows.at_draw(chain, draw, rows)
         return out
 
 

@@ -190,13 +190,13 @@ def _predictive_target(target: Any) -> PredictiveTarget:
     )
 
 
-def _spread(n_draws: int, wanted: int | None) -> np.ndarray:
+def _spread(n_draws: int, n_wanted: int | None) -> np.ndarray:
     """Return the indices of the wanted number of draws, evenly spread."""
-    if wanted is None or wanted >= n_draws:
+    if n_wanted is None or n_wanted >= n_draws:
         return np.arange(n_draws)
-    if wanted < 1:
-        raise InvalidInputError(f"predict: draws must be positive, found {wanted}")
-    return np.linspace(0, n_draws - 1, wanted).round().astype(np.int64)
+    if n_wanted < 1:
+        raise InvalidInputError(f"predict: draws must be positive, found {n_wanted}")
+    return np.linspace(0, n_draws - 1, n_wanted).round().astype(np.int64)
 
 
 class _Summary:
@@ -247,13 +247,13 @@ def _all_rows(
     def fill(block: slice, rng: np.random.Generator) -> None:
         predictors = rows.predictors(thetas, block)
         if kind == "predictor":
-            found = rows.locations(predictors)
+            by_draw = rows.locations(predictors)
         elif kind == "mean":
-            found = rows.means(predictors, block)
+            by_draw = rows.means(predictors, block)
         else:
-            found = rows.responses(predictors, block, rng)
-        found = np.moveaxis(found, -2, 0)  # rows first
-        values[block] = found if summary is None else summary(found)
+            by_draw = rows.responses(predictors, block, rng)
+        by_draw = np.moveaxis(by_draw, -2, 0)  # rows first
+        values[block] = by_draw if summary is None else summary(by_draw)
 
     with ThreadPoolExecutor(cores or os.cpu_count()) as threads:
         list(threads.map(fill, blocks, seeds))

@@ -93,8 +93,8 @@ def resume(
         raise InvalidInputError(
             f"resume needs the path of a checkpoint, as in sample(..., checkpoint=path), found a {type(path).__name__}"
         )
-    given = target
-    target = as_target(given)
+    own_target = target
+    target = as_target(own_target)
     if not isinstance(target, Target):
         raise IncompatibleError(f"resume needs the target of the run, found {target!r}")
     if draws is not None:
@@ -116,9 +116,9 @@ def resume(
     if time_limit is not None and run_file.begun is not None:
         settings = settings._replace(time_limit=run_file.begun.seconds + time_limit)
     cores = checked_cores(cores, settings.chains)
-    with watching(progressbar, type(given).__name__):
+    with watching(progressbar, type(own_target).__name__):
         plan = make_plan(target, _sampler_of(run_file), settings, None, run_file, say=progressbar)
-        plan = plan._replace(compiled_before=compiled_before, complete=completing(given, target))
+        plan = plan._replace(compiled_before=compiled_before, complete=completing(own_target, target))
         trace, block = carry_out(plan, run_file, cores=cores, progressbar=progressbar)
     warn_of(block)
     return trace

@@ -92,10 +92,10 @@ def make_plan(
     from approxmcmc.design.modes import started_elsewhere
 
     goal = "time_limit" if settings.target_ess is None else "target_ess"  # with both, the limit may only end the run
-    wanted = {name: getattr(settings, name) for name in (goal, "max_bias", "chains")}
+    wishes = {name: getattr(settings, name) for name in (goal, "max_bias", "chains")}
     steps = None if settings.draws is None or settings.target_ess else settings.draws * settings.thin
     stage("choosing a sampler")
-    choice = choose_sampler(target, random_seed=_first(settings.seed), draws=steps, **wanted)
+    choice = choose_sampler(target, random_seed=_first(settings.seed), draws=steps, **wishes)
     if say:
         tell("%s", choice.sentence)
     settings = settings._replace(tune=choice.tune if settings.tune is None else settings.tune)
@@ -127,14 +127,14 @@ def _as_chosen(target: Target, settings: Settings, run_file: RunFile) -> RunPlan
     """
     from approxmcmc.design.choice import made_again
 
-    made = run_file.made
-    setting = made_again(target, made["candidate"], random_seed=_first(settings.seed))
+    stored = run_file.made
+    setting = made_again(target, stored["candidate"], random_seed=_first(settings.seed))
     sampler: Any = setting.sampler
     form = described(setting.target)
     now = {"sampler": sampler.to_dict(), "target": form}
-    refuse_another_run(run_file.path, {name: made[name] for name in now}, now)
-    settings = settings._replace(tune=made["tune"])
-    return RunPlan(setting.target, sampler, settings, form["content"], attrs=made["attrs"])
+    refuse_another_run(run_file.path, {name: stored[name] for name in now}, now)
+    settings = settings._replace(tune=stored["tune"])
+    return RunPlan(setting.target, sampler, settings, form["content"], attrs=stored["attrs"])
 
 
 def _first(seed: Any) -> int:
@@ -197,7 +197,7 @@ def _chains_of_steps(plan: RunPlan, run_file: RunFile | None, *, cores: int, pro
             audit_every, initvals = run_file.start()
 
     stage("setting up the chains")
-    made = assemble(
+    assembled = assemble(
         target,
         plan.sampler,
         seed=settings.seed,
@@ -206,12 +206,12 @@ def _chains_of_steps(plan: RunPlan, run_file: RunFile | None, *, cores: int, pro
         audit_every=audit_every,
         initvals=initvals,
     )
-    program = made.program
-    running = made.chains
+    program = assembled.program
+    running = assembled.chains
     if run_file and not begun:
         # A rate that "auto" found by the clock must not change when the run resumes.
         found_rate = program.attrs.get("audit_every") or audit_every
-        run_file.made |= {"starts": made.points.tolist(), "audit_every": found_rate}
+        run_file.made |= {"starts": assembled.points.tolist(), "audit_every": found_rate}
 
     weighted = "weight" in program.value_names
     goals = _goals(settings, target.variables, plan.attrs, weighted=weighted)
@@ -247,19 +247,25 @@ def _chains_of_steps(plan: RunPlan, run_file: RunFile | None, *, cores: int, pro
             raise InvalidInputError(f"{run_file.path}: {error}") from error
     stage("auditing decisions")
     deadline = None if settings.time_limit is None else began + settings.time_limit
-    found = goals.found(result.draws)
+    goal_attrs = goals.found(result.draws)
     fewest = ENOUGH_AUDITS if plan.attrs else FEWEST
     result = audit_draws(
-        result, running, made.streams[0].audit, tune=tune, thin=result.attrs["thin"], deadline=deadline, fewest=fewest
+        result,
+        running,
+        assembled.streams[0].audit,
+        tune=tune,
+        thin=result.attrs["thin"],
+        deadline=deadline,
+        fewest=fewest,
     )
     if not target.reads_rows:
         result = _without_rows(result)
     attrs = {
         "setup_compile_seconds": compiled_so_far().seconds - plan.compiled_before,
-        "setup_start_seconds": made.start_seconds,
-        "setup_likelihood_evaluations": made.evaluations * target.n_obs
+        "setup_start_seconds": assembled.start_seconds,
+        "setup_likelihood_evaluations": assembled.evaluations * target.n_obs
         + sum(chain.start_evaluations for chain in running),
-        **found,
+        **goal_attrs,
         **({"checkpoints": checkpoints.written, "checkpoint_seconds": checkpoints.seconds} if checkpoints else {}),
         **result.attrs,  # Gibbs replaces n_obs by the terms of one decision
     }
@@ -274,7 +280,7 @@ def _chains_of_steps(plan: RunPlan, run_file: RunFile | None, *, cores: int, pro
             settings=plan.sampler.to_dict(),
         )
 
-    return Drawn(as_trace, made.points, result.draws, attrs, checkpoints.last if checkpoints else None)
+    return Drawn(as_trace, assembled.points, result.draws, attrs, checkpoints.last if checkpoints else None)
 
 
 def _whole_chains(plan: RunPlan, run_file: RunFile | None, *, cores: int, progressbar: bool) -> Drawn:
@@ -336,15 +342,15 @@ def _first_states(drawn: NamedDraws, shapes: Variables) -> np.ndarray:
     return states[:, 0] if states.shape[1] else np.empty((0, states.shape[2]))
 
 
-def completing(given: Any, target: Target) -> Callable[[xr.DataTree], xr.DataTree]:
+def completing(own_target: Any, target: Target) -> Callable[[xr.DataTree], xr.DataTree]:
     """Return the function that completes a trace of `target`: effects, deterministics, and the variables of a formula.
 
-    `given` is what the user gave as the model.
+    `own_target` is what the user gave as the model.
     """
 
     def complete(trace: xr.DataTree) -> xr.DataTree:
         with_deterministics(with_latents(trace, target), target.plain.returned)
-        return in_terms_of(given, trace)
+        return in_terms_of(own_target, trace)
 
     return complete
 
@@ -378,9 +384,9 @@ def _without_rows(result: SamplingResult) -> SamplingResult:
 
 def judge(trace: xr.DataTree) -> str:
     """Store the problems of a run in its trace; return the text of the warning, "" without problems."""
-    found = findings(trace)
-    trace["posterior"].attrs.update(attributes(found))
-    return report(found)
+    all_findings = findings(trace)
+    trace["posterior"].attrs.update(attributes(all_findings))
+    return report(all_findings)
 
 
 def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], *, weighted: bool) -> Goals:
@@ -404,9 +410,9 @@ def _goals(settings: Settings, variables: Variables, chosen: Mapping[str, Any], 
             "or time_limit="
         )
     chains = settings.chains
-    wanted = settings.target_ess
-    measure = smallest_ess(variables, KEPT_PER_EFFECTIVE * wanted / chains)
+    target_ess = settings.target_ess
+    measure = smallest_ess(variables, KEPT_PER_EFFECTIVE * target_ess / chains)
     most = math.inf if settings.draws is None else settings.draws
     if settings.draws is None and settings.time_limit is None:
         most = chosen.get("most_draws", math.inf)  # chains in modes apart never have many effective draws
-    return EffectiveDraws(wanted, most, chains=chains, dim=variables.size, smallest_ess=measure)
+    return EffectiveDraws(target_ess, most, chains=chains, dim=variables.size, smallest_ess=measure)

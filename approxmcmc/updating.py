@@ -241,8 +241,8 @@ def _fit(more: Regression, draws: np.ndarray) -> Fit:
     mean = flat.mean(axis=0)
     cov = np.atleast_2d(np.cov(flat.T)) if len(flat) > 1 else np.zeros((mean.size, mean.size))
     expansion = expansion_of(more, 2)
-    here = expansion.at(mean)
-    return fit_of_block(here.gradient, here.hessian, _outer(more, mean), cov, more.variables.labels())
+    quadratic = expansion.at(mean)
+    return fit_of_block(quadratic.gradient, quadratic.hessian, _outer(more, mean), cov, more.variables.labels())
 
 
 def _outer(more: Regression, theta: np.ndarray) -> np.ndarray:
@@ -325,14 +325,14 @@ def _sampler_of(trace: xr.DataTree) -> AnySampler:
     """Return the sampler of a trace, made of its recorded settings."""
     recorded = trace["posterior"].attrs.get(SAMPLER)
     try:
-        made = Component.from_dict(json.loads(recorded or "null"))
-        if not isinstance(made, AnySampler):
-            raise TypeError(f"{made!r} is no sampler")
+        sampler = Component.from_dict(json.loads(recorded or "null"))
+        if not isinstance(sampler, AnySampler):
+            raise TypeError(f"{sampler!r} is no sampler")
     except Exception as error:  # from the checks of any class
         raise IncompatibleError(
             f"update: the sampler of the trace, {recorded}, cannot be made again ({error!r}); give sampler="
         ) from error
-    return made
+    return sampler
 
 
 def with_new_law(component: Any, old: Laplace | None, new: Laplace | None) -> Any:

@@ -271,20 +271,20 @@ def of_a_walk(log_ratio: float) -> Mapping[str, float] | None:
 
 
 def compare(
-    rows: AllRows, theta: np.ndarray, proposed: np.ndarray, temperature: float, some: np.ndarray | None = None
+    rows: AllRows, theta: np.ndarray, proposed: np.ndarray, temperature: float, subset: np.ndarray | None = None
 ) -> tuple[float, np.ndarray, float, float]:
     """Compare the log densities at theta' and theta; return four results.
 
     They are log p(theta') - log p(theta); the terms l_i divided by the temperature, shape (n_obs,); the sum of these;
-    and the log-likelihood at theta. If `some` rows are given, their terms stand for all. If theta' has prior density 0,
-    nothing is evaluated: the first is -inf, the terms and their sum are 0, and the last is NaN. A sum that is NaN or
-    +inf shows that the target has no valid density at one of the two.
+    and the log-likelihood at theta. The terms of the rows `subset`, if given, stand for all. If theta' has prior
+    density 0, nothing is evaluated: the first is -inf, the terms and their sum are 0, and the last is NaN. A sum that
+    is NaN or +inf shows that the target has no valid density at one of the two.
     """
     target = rows.compiled
     log_prior = target.log_prior(proposed)
     if log_prior == -math.inf:
         return log_prior, np.zeros(target.n_obs), 0.0, math.nan
-    terms, at_theta = rows.differences(theta, proposed, some)
+    terms, at_theta = rows.differences(theta, proposed, subset)
     terms /= temperature
     with np.errstate(invalid="ignore"):  # +inf and -inf add up to NaN; such a step is not audited
         total = float(terms.sum())

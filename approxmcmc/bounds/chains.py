@@ -103,25 +103,26 @@ def flat_draws(trace: Any) -> np.ndarray:
 
 
 def measured_distance(
-    target: Any, trace: Any, reference: Any, found: Mapping[str, Any], enumerated: bool, confidence: float
+    target: Any, trace: Any, reference: Any, bounds_of_chain: Mapping[str, Any], enumerated: bool, confidence: float
 ) -> dict[str, Any]:
     """Return a dict with the `distance` and its limits, its `source` in words, and `moved`, the Wasserstein distance.
 
     The distance is that of the draws in `trace` from the exact distribution on the states, if they are `enumerated`,
-    or from `reference`; otherwise that of the stationary distributions in `found`, the results of the matrices.
+    or from `reference`; otherwise that of the stationary distributions in `bounds_of_chain`, which are
+    computed from the matrices.
     """
     nothing = {"moved": UNKNOWN}
     if trace is not None and enumerated:
         cells = cells_of_states(flat_draws(trace), target.n_states)
-        law = found["stationary"]
+        law = bounds_of_chain["stationary"]
         distance = total_variation_interval(frequencies(cells, len(law)), law, confidence)
         return {"distance": distance, "source": "draws against the enumerated distribution", **nothing}
     if trace is not None and reference is not None:
         distance, moved = marginal_distances(flat_draws(trace), flat_draws(reference), confidence)
         source = "largest marginal total variation between draws and the gold standard"
         return {"distance": distance, "source": source, "moved": moved}
-    if not math.isnan(found["tv"]):
-        tv = found["tv"]
+    if not math.isnan(bounds_of_chain["tv"]):
+        tv = bounds_of_chain["tv"]
         return {"distance": Distance(tv, tv, tv, 0.0), "source": "stationary distributions of the matrices", **nothing}
     return {"distance": UNKNOWN, "source": "none: neither a reference nor a matrix", **nothing}
 

@@ -368,7 +368,7 @@ class Follow:
                 replications=CHAINS_PER_PAIR,
                 random_seed=self.seed,
             )
-        found = perturbation(
+        followed_bounds = perturbation(
             traces,
             self.target,
             sampler,
@@ -377,23 +377,23 @@ class Follow:
             n_audits=self.n_audits,
             random_seed=self.seed,
         )
-        values = {name: float(found[name]) for name in FOLLOWED}
-        labels = {name: str(found[f"label_{name}"].item()) for name in FOLLOWED}
+        values = {name: float(followed_bounds[name]) for name in FOLLOWED}
+        labels = {name: str(followed_bounds[f"label_{name}"].item()) for name in FOLLOWED}
         if values["b4"] >= 1.0 and labels["b4"] != NOT_APPLICABLE:
             labels["b4"] = VACUOUS
         exists = {name: label != NOT_APPLICABLE for name, label in labels.items()}
         return Bounds(
             {name: value if exists[name] else math.nan for name, value in values.items()},
             labels,
-            {name: str(found[f"premises_{name}"].item()) for name in FOLLOWED},
+            {name: str(followed_bounds[f"premises_{name}"].item()) for name in FOLLOWED},
         )
 
 
-def add_followed(check: dict[str, Any], found: Bounds) -> None:
+def add_followed(check: dict[str, Any], followed_bounds: Bounds) -> None:
     """Add bounds by audits to a row of results."""
-    check["values"] |= found.values
-    check["labels"] |= found.labels
-    check["premises"] = found.premises
+    check["values"] |= followed_bounds.values
+    check["labels"] |= followed_bounds.labels
+    check["premises"] = followed_bounds.premises
 
 
 def covariance_of(reference: Any, target: Any) -> np.ndarray:
@@ -422,7 +422,7 @@ def _root(rows: list[dict[str, Any]], settings: list[float], knob: str) -> "xr.D
     refuted = np.array([row["label_tv"] == HEURISTIC for row in rows]) & (
         (tv < distances[:, 1]) | (tv > distances[:, 2])
     )
-    measured, measured_move = (np.where(found[:, 1] > 0.0, found[:, 0], np.nan) for found in (distances, moved))
+    measured, measured_move = (np.where(columns[:, 1] > 0.0, columns[:, 0], np.nan) for columns in (distances, moved))
     truth = np.where(np.isnan(tv) | refuted, measured, tv)
     truth = np.where(truth > 0.0, truth, np.nan)
     truths = np.where(np.isin(BOUNDS, OF_WASSERSTEIN), measured_move[:, None], truth[:, None])

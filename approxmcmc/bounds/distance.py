@@ -52,12 +52,12 @@ def frequencies(cells: np.ndarray, n_cells: int) -> np.ndarray:
     return (counts / length).reshape(chains, batches, n_cells)
 
 
-def total_variation_interval(found: np.ndarray, law: np.ndarray, confidence: float = 0.95) -> Distance:
+def total_variation_interval(counts: np.ndarray, law: np.ndarray, confidence: float = 0.95) -> Distance:
     """Return the total variation distance of a chain's distribution from another, with limits.
 
     Parameters
     ----------
-    found
+    counts
         Frequencies of the cells, shape (chain, batch, cell), from :func:`frequencies`.
     law
         The other distribution: probabilities, shape (cell,), or frequencies of draws from it, shape (chain, batch,
@@ -67,19 +67,19 @@ def total_variation_interval(found: np.ndarray, law: np.ndarray, confidence: flo
     """
     from scipy.special import ndtri
 
-    if found.shape[0] * found.shape[1] < 4:
+    if counts.shape[0] * counts.shape[1] < 4:
         raise InvalidInputError("an interval of total variation needs at least 4 batches of draws: run longer chains.")
     z = float(ndtri(0.5 + 0.5 * confidence))
     # Exact probabilities enter as two identical chains, so that they have halves, and the variance 0.
     other = np.broadcast_to(law, (2, 1, law.size)) if law.ndim == 1 else law
-    means = [_mean(values) for values in (found, other)]
+    means = [_mean(values) for values in (counts, other)]
     sign = np.sign(means[0] - means[1])
     estimate = 0.5 * float(np.abs(means[0] - means[1]).sum())
-    noise = math.sqrt(_variance(found, 0.5 * sign) + _variance(other, 0.5 * sign))
-    cell_variance = sum(_cell_variance(values) for values in (found, other))
+    noise = math.sqrt(_variance(counts, 0.5 * sign) + _variance(other, 0.5 * sign))
+    cell_variance = sum(_cell_variance(values) for values in (counts, other))
     # E |Z| = sqrt(2 / pi) sd for the normal difference Z of a cell
     floor = 0.5 * float(np.sqrt(cell_variance * 2.0 / math.pi).sum())
-    halves = [_halves(values) for values in (found, other)]
+    halves = [_halves(values) for values in (counts, other)]
     differences = []
     variances = []
     for choice, judge in ((0, 1), (1, 0)):

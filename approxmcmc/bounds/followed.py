@@ -179,7 +179,7 @@ def _names(target: Any) -> list[str]:
 
 
 def _audits(
-    form: AuditForm, streams: AuditStreams, draws: Draws, wanted: int, places: np.random.Generator
+    form: AuditForm, streams: AuditStreams, draws: Draws, n_audits: int, places: np.random.Generator
 ) -> Iterator[tuple[AuditRecord, Meeting | None]]:
     """Audit evenly spaced draws; decisions with a large error are followed more often, see `AuditForm`.
 
@@ -187,11 +187,11 @@ def _audits(
     """
     n = len(draws.flat)
     pilot = [form(streams, draws.flat[k], *draws.place(int(k))) for k in places.integers(n, size=PILOT)]
-    form.learn([found[0] for found in pilot if found is not None])
-    for k in ((np.arange(wanted) + places.random()) * n / wanted).astype(np.int64):
-        found = form(streams, draws.flat[k], *draws.place(int(k)))
-        if found is not None:
-            yield found
+    form.learn([audit[0] for audit in pilot if audit is not None])
+    for k in ((np.arange(n_audits) + places.random()) * n / n_audits).astype(np.int64):
+        audit = form(streams, draws.flat[k], *draws.place(int(k)))
+        if audit is not None:
+            yield audit
 
 
 class Followed:
@@ -239,9 +239,9 @@ class Limited(NamedTuple):
 
 def _limited(rows: Sequence[Any], confidence: float) -> Limited:
     """Return the mean of the rows of audits, which are not negative, with normal limits."""
-    found = average(np.asarray(rows, dtype=np.float64))
-    lower, upper = found.interval(confidence)
-    return Limited(found.mean, np.maximum(lower, 0.0), upper)
+    averages = average(np.asarray(rows, dtype=np.float64))
+    lower, upper = averages.interval(confidence)
+    return Limited(averages.mean, np.maximum(lower, 0.0), upper)
 
 
 def as_bounds(

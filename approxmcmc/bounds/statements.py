@@ -284,7 +284,7 @@ def _ratio(bound: float, truth: float) -> float:
     return bound / truth if truth > 0.0 else (math.nan if math.isnan(bound) or bound == 0.0 else math.inf)
 
 
-def _described(found: "xr.Dataset") -> "xr.Dataset":
+def _described(dataset: "xr.Dataset") -> "xr.Dataset":
     words = {
         "tv": "d_v of the two stationary distributions: the truth",
         "delta": "largest one-step error, sup_x d_v(T^(x, .), T(x, .))",
@@ -298,6 +298,6 @@ def _described(found: "xr.Dataset") -> "xr.Dataset":
         **{f"{name}_delta_max": f"{title}, with D Delta_max for delta" for name, title in NAMES.items()},
     }
     for name, text in words.items():
-        if name in found:
-            found[name].attrs |= {"long_name": text, "units": "1"}
-    return found
+        if name in dataset:
+            dataset[name].attrs |= {"long_name": text, "units": "1"}
+    return dataset

@@ -214,9 +214,9 @@ def _states(target: Any, pairs: Any, n_pairs: int, norm: Norm, rng: np.random.Ge
     import xarray as xr
 
     if isinstance(pairs, xr.DataTree):
-        wanted = checked_integer(n_pairs, "n_pairs", who="contraction")
+        n_states = checked_integer(n_pairs, "n_pairs", who="contraction")
         near = not isinstance(target, DiscreteTarget)
-        return pairs_of(draws_of(pairs, target).flat, wanted, norm, rng, near=near)
+        return pairs_of(draws_of(pairs, target).flat, n_states, norm, rng, near=near)
     states = np.asarray(pairs, dtype=np.float64)
     if states.ndim != 3 or states.shape[1:] != (2, target.variables.size) or len(states) == 0:
         raise InvalidInputError(
@@ -303,38 +303,40 @@ def _limit_with_rare_chains(lengths: np.ndarray, tail: float) -> np.ndarray:
     replications = lengths.shape[1]
     apart = lengths > 0.0
     count = apart.sum(axis=1)
-    some = np.maximum(count, 2)
-    mean = lengths.sum(axis=1) / some
-    spread = np.sqrt(np.maximum((lengths**2).sum(axis=1) - some * mean**2, 0.0) / (some - 1))
-    seen = np.where(count >= 2, mean + stdtrit(some - 1, 1.0 - 0.5 * tail) * spread / np.sqrt(some), np.inf)
+    at_least_two = np.maximum(count, 2)
+    mean = lengths.sum(axis=1) / at_least_two
+    spread = np.sqrt(np.maximum((lengths**2).sum(axis=1) - at_least_two * mean**2, 0.0) / (at_least_two - 1))
+    seen = np.where(
+        count >= 2, mean + stdtrit(at_least_two - 1, 1.0 - 0.5 * tail) * spread / np.sqrt(at_least_two), np.inf
+    )
     for m in range(1, lengths.shape[2]):
         seen[:, m] = np.where(count[:, m] >= 2, seen[:, m], seen[:, m - 1])
     share = clopper_pearson(count, np.full(count.shape, replications), 1.0 - tail)[1]
     return np.where(count < replications, share * seen, 0.0)
 
 
-def best_of(found: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+def best_of(ratios: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return for each pair and step the smallest upper limit, with its mean, and the largest lower limit."""
-    uppers = np.stack([each["ratio_upper"] for each in found])
+    uppers = np.stack([each["ratio_upper"] for each in ratios])
     best = uppers.argmin(axis=0)[None]
     return {
-        "ratio": np.take_along_axis(np.stack([each["ratio"] for each in found]), best, axis=0)[0],
+        "ratio": np.take_along_axis(np.stack([each["ratio"] for each in ratios]), best, axis=0)[0],
         "ratio_upper": uppers.min(axis=0),
-        "ratio_lower": np.max([each["ratio_lower"] for each in found], axis=0),
+        "ratio_lower": np.max([each["ratio_lower"] for each in ratios], axis=0),
     }
 
 
-def as_contraction(found: dict[str, np.ndarray], lengths: np.ndarray, separation: np.ndarray) -> "xr.Dataset":
+def as_contraction(ratios: dict[str, np.ndarray], lengths: np.ndarray, separation: np.ndarray) -> "xr.Dataset":
     """Return ratios by (pair, step) and their largest values over the pairs as a Dataset."""
     import xarray as xr
 
     largest = {"tau_estimate": "ratio", "tau": "ratio_upper", "tau_lower": "ratio_lower"}
-    contracts = found["ratio_upper"].max(axis=0) < 1.0
+    contracts = ratios["ratio_upper"].max(axis=0) < 1.0
     return xr.Dataset(
         {
-            **{name: (("pair", "step"), values) for name, values in found.items()},
+            **{name: (("pair", "step"), values) for name, values in ratios.items()},
             "separation": ("pair", separation, {"long_name": "distance of the pair"}),
-            **{name: ("step", found[source].max(axis=0)) for name, source in largest.items()},
+            **{name: ("step", ratios[source].max(axis=0)) for name, source in largest.items()},
             "label_tau": ("step", np.where(contracts, HEURISTIC, NOT_APPLICABLE)),
         },
         coords={"step": ("step", lengths, {"units": "exact steps"})},

@@ -203,8 +203,8 @@ def retry(args: Arguments) -> int:
     for cell in plan.cells:
         record = records.get(cell.identity)
         state = status_of(plan, record)
-        wanted = (args.failed and state in FAILED) or (args.stale and state == "stale")
-        if wanted or (args.noisy and record is not None and record.get("noisy")):
+        is_chosen = (args.failed and state in FAILED) or (args.stale and state == "stale")
+        if is_chosen or (args.noisy and record is not None and record.get("noisy")):
             keys.add(cell.key)
     if not keys:
         print("No cell has that status.")

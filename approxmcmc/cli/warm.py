@@ -132,17 +132,17 @@ def warm(args: argparse.Namespace) -> int:
     print(f"compiling into {folder}; Ctrl-C keeps what is done", flush=True)
     began = time.perf_counter()
     before = compiled_so_far()
-    here = before
+    so_far = before
     for name, _ in sampled(examples() | hierarchies()):
-        print(f"{name:36} {_text(here)}", flush=True)
-        here = compiled_so_far()
+        print(f"{name:36} {_text(so_far)}", flush=True)
+        so_far = compiled_so_far()
     print(f"{_text(before)}, {time.perf_counter() - began:.0f} s in all; the folder has {size_of(folder) / 1e6:.1f} MB")
     return 0
 
 
 def _text(before: Compiled) -> str:
     now = compiled_so_far()
-    made = now.kernels - before.kernels
+    n_compiled = now.kernels - before.kernels
     brought = now.shipped - before.shipped
     came = f", {brought} came with the package" if brought else ""
-    return f"{made} kernel{'' if made == 1 else 's'} compiled, {now.seconds - before.seconds:.1f} s{came}"
+    return f"{n_compiled} kernel{'' if n_compiled == 1 else 's'} compiled, {now.seconds - before.seconds:.1f} s{came}"

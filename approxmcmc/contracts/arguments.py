@@ -131,12 +131,12 @@ def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     }
 
     def owner_of(args: tuple[Any, ...]) -> str:
-        made = of_class and args and not isinstance(args[0], type)
-        return type(args[0]).__name__ if made else defined_in
+        is_method = of_class and args and not isinstance(args[0], type)
+        return type(args[0]).__name__ if is_method else defined_in
 
-    def check(owner: str, given: Mapping[str, Any]) -> None:
-        for name in given.keys() & annotations.keys():
-            value = given[name]
+    def check(owner: str, arguments: Mapping[str, Any]) -> None:
+        for name in arguments.keys() & annotations.keys():
+            value = arguments[name]
             if value is not signature.parameters[name].default:
                 check_argument(owner, name, value, annotations[name])
 
@@ -148,13 +148,13 @@ def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{owner}: {error}") from None
-        given = dict(zip(names, args, strict=False)) | kwargs
-        check(owner, given)
+        arguments = dict(zip(names, args, strict=False)) | kwargs
+        check(owner, arguments)
         try:
             return function(*args, **kwargs)
         except WRONG_KIND as error:
             if not isinstance(error, ApproxMCMCError):
-                note_values(error, owner, given, "an argument")
+                note_values(error, owner, arguments, "an argument")
             raise
 
     return named

@@ -29,11 +29,11 @@ class Component:
         super().__init_subclass__(**kwargs)
         homes = _homes_of(cls)
         if not homes & Component._homes.setdefault(cls.__name__, homes):
-            known = Component._registry[cls.__name__]
+            registered = Component._registry[cls.__name__]
             raise TypeError(
                 f"{cls.__module__}.{cls.__qualname__}: another component has the same name, "
-                f"{known.__module__}.{known.__qualname__}, and stored settings identify a component only by its class "
-                "name; rename one of the two"
+                f"{registered.__module__}.{registered.__qualname__}, and stored settings identify a component only "
+                "by its class name; rename one of the two"
             )
         Component._registry[cls.__name__] = cls
         if "__post_init__" in cls.__dict__:
@@ -77,7 +77,7 @@ class Component:
             settings = list(settings.values())
         if not isinstance(settings, (list, tuple)):
             return None
-        return next((found for item in settings if (found := cls.found_in(item)) is not None), None)
+        return next((component for item in settings if (component := cls.found_in(item)) is not None), None)
 
     def _repr_html_(self) -> str:
         """Show the settings in a notebook, with nested components inside."""
@@ -112,7 +112,7 @@ def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:
 
     @functools.wraps(check)
     def checked(self: Any) -> None:
-        given = settings_of(self)
+        settings = settings_of(self)
         wrong = wrong_type(self)
         try:
             check(self)
@@ -121,7 +121,7 @@ def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:
             if wrong is not None and not speaks_of_it:
                 raise wrong[1] from None
             if isinstance(error, WRONG_KIND) and not str(error).startswith(type(self).__name__):
-                note_values(error, type(self).__name__, given, "a setting")
+                note_values(error, type(self).__name__, settings, "a setting")
             raise
         if wrong is not None:
             raise wrong[1]

@@ -23,13 +23,13 @@ _known: ContextVar[_Known | None] = ContextVar("hashes of parts", default=None)
 
 def content_hash(*parts: Any) -> str:
     """Return a short hash of strings, JSON-ready values and arrays (by dtype, shape and bytes)."""
-    known = _known.get()
-    if known is None:
+    hashes = _known.get()
+    if hashes is None:
         return _hash_of(parts)
     key = tuple(_place(part) if isinstance(part, np.ndarray) else _text(part) for part in parts)
-    if key not in known:
-        known[key] = parts, _hash_of(parts)  # keep the arrays alive, so that no other array can get the same address
-    return known[key][1]
+    if key not in hashes:
+        hashes[key] = parts, _hash_of(parts)  # keep the arrays alive, so that no other array can get the same address
+    return hashes[key][1]
 
 
 @contextlib.contextmanager

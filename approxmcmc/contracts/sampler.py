@@ -226,7 +226,7 @@ def _has(sampler: type[Sampler], method: str) -> bool:
 
 def _subclasses(cls: type[Any]) -> set[type[Any]]:
     """Return the classes that derive from `cls`, at any depth, as far as they have been imported."""
-    return {found for child in cls.__subclasses__() for found in (child, *_subclasses(child))}
+    return {subclass for child in cls.__subclasses__() for subclass in (child, *_subclasses(child))}
 
 
 class TestedSampler(Sampler):

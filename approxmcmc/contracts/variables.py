@@ -21,12 +21,12 @@ def as_labels(labels: Sequence[Any]) -> np.ndarray:
     >>> as_labels(["a", "b"]).shape, as_labels([("a", 1), ("b", 2)]).shape
     ((2,), (2,))
     """
-    given = [tuple(label) if isinstance(label, list) else label for label in labels]
-    if not any(isinstance(label, (tuple, np.ndarray)) for label in given):
-        return np.array(given)
-    array = np.empty(len(given), dtype=object)
-    for place, label in enumerate(given):
-        array[place] = label
+    labels_of_axis = [tuple(label) if isinstance(label, list) else label for label in labels]
+    if not any(isinstance(label, (tuple, np.ndarray)) for label in labels_of_axis):
+        return np.array(labels_of_axis)
+    array = np.empty(len(labels_of_axis), dtype=object)
+    for index, label in enumerate(labels_of_axis):
+        array[index] = label
     return array
 
 
@@ -70,8 +70,8 @@ class Variables:
         for name, shape in self.shapes.items():
             axes = [self.coords.get(axis, range(n)) for axis, n in zip(self.dims.get(name, ()), shape, strict=False)]
             axes = axes if len(axes) == len(shape) else [range(n) for n in shape]
-            places = [", ".join(map(str, place)) for place in itertools.product(*axes)]
-            names += [f"{name}[{place}]" for place in places] if shape else [name]
+            places = [", ".join(map(str, ticks)) for ticks in itertools.product(*axes)]
+            names += [f"{name}[{ticks}]" for ticks in places] if shape else [name]
         return names
 
     def described(self, name: str) -> str:

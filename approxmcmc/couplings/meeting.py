@@ -224,9 +224,9 @@ class Coupling:
             signature = nb.int64(ADDRESSES, ADDRESSES, type_of(chains), type_of(self.shared), PATHS)
             loop = entry_point(kernel(make_synchronous_entry(loop), signature, allocates=False), signature)
         places = generators if config.DISABLE_JIT else tuple(map(addresses, generators))
-        made = int(loop(*places, chains, self.shared, paths))
+        n_made = int(loop(*places, chains, self.shared, paths))
         raise_kept()
-        if made < steps:
+        if n_made < steps:
             raise NotFiniteError(f"couplings: a log density is NaN near {show(chains[0].theta)}")
         return paths
 

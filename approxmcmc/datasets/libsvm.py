@@ -148,8 +148,8 @@ def firings_stand_in(n: int = 20_000) -> Dataset:
     return synthetic_categories(n, 12, (10,), ones=0.1, title="ijcnn1", seed=2001)
 
 
-def _load(data: Source, place: str) -> Dataset:
-    (X_train, y_train, X_test, y_test), provenance = data.find(place)
+def _load(data: Source, url: str) -> Dataset:
+    (X_train, y_train, X_test, y_test), provenance = data.find(url)
     return standardised_dataset(
         data.title,
         Columns(X_train.astype(np.float64), tuple(f"x{j}" for j in range(1, X_train.shape[1] + 1))),

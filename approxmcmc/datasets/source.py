@@ -115,10 +115,10 @@ class Source:
 
     def _read(self, path: Path) -> Arrays:
         arrays = self.decode(read_arrays(path, self.arrays))
-        found = checksum(*arrays)
-        if found != self.sha256:
+        actual = checksum(*arrays)
+        if actual != self.sha256:
             raise DatasetError(
-                f"{path} does not hold {self.title}: the checksum of its arrays is {found}, needed is {self.sha256}. "
+                f"{path} does not hold {self.title}: the checksum of its arrays is {actual}, needed is {self.sha256}. "
                 "Replace or remove the file."
             )
         return arrays

@@ -56,9 +56,9 @@ def sampler(target: Target) -> NUTS:
     IncompatibleError
         When its PyMC model cannot be made.
     """
-    made = NUTS(target_accept=CAREFUL)
-    made.library(target)
-    return made
+    nuts = NUTS(target_accept=CAREFUL)
+    nuts.library(target)
+    return nuts
 
 
 def seconds_per_draw(profile: TargetProfile) -> float:

@@ -113,8 +113,8 @@ class PilotTest(AcceptanceTest):
         """Compile the test."""
 
         def unknown() -> AllTerms:
-            here, there, differences = np.full((3, target.n_obs), math.nan)
-            return AllTerms(here, there, differences, np.zeros(1))
+            at_theta, at_proposed, differences = np.full((3, target.n_obs), math.nan)
+            return AllTerms(at_theta, at_proposed, differences, np.zeros(1))
 
         return CompiledTest(decide, unknown, *METROPOLIS, is_audited=False)
 

@@ -73,62 +73,62 @@ def with_clock(trace: xr.DataTree, clock: Any = None, warmup_seconds: Any = None
 def with_clocks(traces: Sequence[xr.DataTree], clock: Any, warmup_seconds: Any) -> list[xr.DataTree]:
     """Return `with_clock` of each trace of a sampler; lists of `clock` or `warmup_seconds` hold an entry for each."""
     clocks, warmups = (
-        list(given) if _is_list_for(given, traces) else [given] * len(traces) for given in (clock, warmup_seconds)
+        list(value) if _is_list_for(value, traces) else [value] * len(traces) for value in (clock, warmup_seconds)
     )
     return [with_clock(*each) for each in zip(traces, clocks, warmups, strict=True)]
 
 
-def by_name(given: Any, names: Sequence[str], what: str) -> dict[str, Any]:
-    """Return ``given[name]`` for each name of a run in `names`; None for names that `given` leaves out.
+def by_name(values: Any, names: Sequence[str], what: str) -> dict[str, Any]:
+    """Return ``values[name]`` for each name of a run in `names`; None for names that `values` leaves out.
 
     `what` is the argument's name in messages.
 
     Raises
     ------
     InvalidInputError
-        If `given` is not a mapping, or names an unknown run.
+        If `values` is not a mapping, or names an unknown run.
     """
-    if given is None:
-        given = {}
-    if not isinstance(given, Mapping) or not set(given) <= set(names):
-        found = sorted(set(given) - set(names)) if isinstance(given, Mapping) else type(given).__name__
-        raise InvalidInputError(f"`{what}` needs a dict by the names of the runs, {list(names)}; found {found}.")
-    return {name: given.get(name) for name in names}
+    if values is None:
+        values = {}
+    if not isinstance(values, Mapping) or not set(values) <= set(names):
+        keys = sorted(set(values) - set(names)) if isinstance(values, Mapping) else type(values).__name__
+        raise InvalidInputError(f"`{what}` needs a dict by the names of the runs, {list(names)}; found {keys}.")
+    return {name: values.get(name) for name in names}
 
 
-def _is_list_for(given: Any, traces: Sequence[xr.DataTree]) -> TypeGuard[list[Any]]:
-    return isinstance(given, (list, tuple)) and len(given) == len(traces) > 1
+def _is_list_for(value: Any, traces: Sequence[xr.DataTree]) -> TypeGuard[list[Any]]:
+    return isinstance(value, (list, tuple)) and len(value) == len(traces) > 1
 
 
 def _no_stats(posterior: xr.Dataset) -> xr.Dataset:
     """Return empty statistics with the coordinates of chains and draws."""
     places = {dim: posterior[dim] for dim in ("chain", "draw")}
-    return xr.Dataset(coords={dim: (dim, np.asarray(place)) for dim, place in places.items()})
+    return xr.Dataset(coords={dim: (dim, np.asarray(ticks)) for dim, ticks in places.items()})
 
 
-def _numbers(given: Any, what: str) -> np.ndarray:
+def _numbers(value: Any, what: str) -> np.ndarray:
     try:
-        values = np.asarray(given, dtype=np.float64)
+        values = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"`{what}` needs seconds; found {given!r:.100}.") from error
+        raise InvalidInputError(f"`{what}` needs seconds; found {value!r:.100}.") from error
     if not (np.isfinite(values) & (values >= 0.0)).all():
         raise InvalidInputError(f"`{what}` needs seconds, finite and not negative; found {values!r:.100}.")
     return values
 
 
-def _seconds(given: np.ndarray, stats: xr.Dataset, is_real: np.ndarray) -> tuple[np.ndarray, str]:
+def _seconds(seconds: np.ndarray, stats: xr.Dataset, is_real: np.ndarray) -> tuple[np.ndarray, str]:
     """Return the seconds of each draw, (chain, draw), and how they were found; draws that pad a chain take none."""
     chains, draws = is_real.shape
-    if given.shape in ((chains, draws), (draws,)) and given.shape != (chains,):
-        return np.broadcast_to(given, (chains, draws)).copy(), "each draw, as given"
-    if given.shape not in ((), (chains,)):
+    if seconds.shape in ((chains, draws), (draws,)) and seconds.shape != (chains,):
+        return np.broadcast_to(seconds, (chains, draws)).copy(), "each draw, as given"
+    if seconds.shape not in ((), (chains,)):
         raise InvalidInputError(
             f"`clock` needs the seconds of each draw, shape ({draws},) or ({chains}, {draws}), or of a chain, one "
-            f"number or shape ({chains},); found shape {given.shape}."
+            f"number or shape ({chains},); found shape {seconds.shape}."
         )
     name = next((name for name in GRADIENTS if name in stats), None)
     weights = np.ones((chains, draws)) if name is None else np.asarray(stats[name], dtype=np.float64)
     weights = np.where(is_real, weights, 0.0)
-    totals = np.broadcast_to(given, chains)
+    totals = np.broadcast_to(seconds, chains)
     how = "the total, spread over draws " + ("evenly" if name is None else f"by {name}")
     return np.stack([spread(total, weight) for total, weight in zip(totals, weights, strict=True)]), how

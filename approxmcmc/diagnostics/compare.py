@@ -102,9 +102,13 @@ def compare_samplers(
     if not isinstance(runs, Mapping) or isinstance(runs, xr.DataTree):
         raise InvalidInputError(f"`runs` needs a dict of name -> trace or traces; found a {type(runs).__name__}.")
     reference = as_reference(reference)
-    given = [by_name(told, list(runs), what) for told, what in ((clock, "clock"), (warmup_seconds, "warmup_seconds"))]
+    options = [
+        by_name(by_run, list(runs), what) for by_run, what in ((clock, "clock"), (warmup_seconds, "warmup_seconds"))
+    ]
     as_given = {
-        name: with_clocks(as_list(traces, what=f"runs[{name!r}]", like=reference), *(told[name] for told in given))
+        name: with_clocks(
+            as_list(traces, what=f"runs[{name!r}]", like=reference), *(by_run[name] for by_run in options)
+        )
         for name, traces in runs.items()
     }
     listed = {name: replicates(traces) for name, traces in as_given.items()}
@@ -120,8 +124,8 @@ def compare_samplers(
     budget = _common_budget(clocks, over) if budget is None else float(budget)
     rows = {}
     for name, traces in listed.items():
-        known = name in clocks
-        own = clocks[name] if known else [NEVER] * sum(group(trace, "posterior").sizes["chain"] for trace in traces)
+        has_clock = name in clocks
+        own = clocks[name] if has_clock else [NEVER] * sum(group(trace, "posterior").sizes["chain"] for trace in traces)
         where = {"reference": reference, "clocks": own, "points": np.array([budget])}
         errors, gold = _all_errors(traces, functions, standardize=standardize, **where)
         resampling = resample(n_bootstrap, len(errors), len(gold.directions), random_seed)
@@ -129,7 +133,7 @@ def compare_samplers(
         spent = _seconds(traces, include_tuning)
         smallest_ess = _effective_draws(as_given[name], functions)
         how_wrong = None
-        if known and estimands is None and not np.isnan(at_budget["risk"]):
+        if has_clock and estimands is None and not np.isnan(at_budget["risk"]):
             alike = aligned(traces, reference, functions)
             share = (1.0 - confidence) / len(listed)
             how_wrong = departures(
@@ -150,7 +154,7 @@ def compare_samplers(
             **_data_and_decisions(traces),
             "seconds": spent,
             "warning": f"its {over} is unknown" + "; pass clock=" * (over == "time")
-            if not known
+            if not has_clock
             else _warnings(
                 at_budget["risk"], float(np.mean(gold.mcse**2)), traces, how_wrong, clocks=own, budget=budget, over=over
             ),
@@ -193,9 +197,9 @@ def _all_errors(
 
     `where`: keyword arguments of `errors_of`.
     """
-    found = [errors_of(traces, name, function, **where) for name, function in functions.items()]
-    errors = np.concatenate([error for error, _, _ in found], axis=-1)
-    golds = [gold for _, gold, _ in found]
+    errors_by_estimand = [errors_of(traces, name, function, **where) for name, function in functions.items()]
+    errors = np.concatenate([error for error, _, _ in errors_by_estimand], axis=-1)
+    golds = [gold for _, gold, _ in errors_by_estimand]
     mean, mcse, sd, directions = (np.concatenate(parts, axis=-1) for parts in zip(*golds, strict=True))
     if standardize:
         scale = np.where(sd > 0, sd, 1.0)
@@ -210,7 +214,7 @@ def _common(listed: Mapping[str, Sequence[xr.DataTree]], reference: xr.DataTree)
     if isinstance(reference, xr.DataTree) and ("posterior" in reference.children or has_only_moments(reference)):
         having["the reference"] = [set(described(reference).data_vars)]
     common = set.intersection(*(variables for each in having.values() for variables in each))
-    found = resolve(None, next(iter(listed.values()))[0])
+    resolved = resolve(None, next(iter(listed.values()))[0])
     everywhere = {str(variable) for each in having.values() for variables in each for variable in variables}
     for variable in sorted(everywhere - set(map(str, common))):
         lacking = [name for name, each in having.items() if not all(variable in variables for variables in each)]
@@ -221,7 +225,7 @@ def _common(listed: Mapping[str, Sequence[xr.DataTree]], reference: xr.DataTree)
             "compare_samplers needs a variable that all runs and the reference have; found "
             f"{ {name: sorted(map(str, set.union(*each))) for name, each in having.items()} }."
         )
-    return {name: function for name, function in found.items() if name in common}
+    return {name: function for name, function in resolved.items() if name in common}
 
 
 def _effective_draws(traces: Sequence[xr.DataTree], functions: Mapping[str, Estimand]) -> float:
@@ -277,23 +281,23 @@ def _warnings(
     budget: float,
     over: str,
 ) -> str:
-    found: list[Any] = [] if how_wrong is None else [*how_wrong.sentences]
+    sentences: list[Any] = [] if how_wrong is None else [*how_wrong.sentences]
     stuck = sum(_n_stuck(group(trace, "posterior")) for trace in traces)
     unknown = unknown_means(traces)
     if len(clocks) == 1 and not is_approximation(traces[0]):
-        found.append("one replicate: bias and variance unknown")
+        sentences.append("one replicate: bias and variance unknown")
     if unknown:
-        found.append(f"{unknown}: averages are unknown from there on")
+        sentences.append(f"{unknown}: averages are unknown from there on")
     elif np.isnan(risk):
-        found.append(_why_unknown(clocks, budget, over))
+        sentences.append(_why_unknown(clocks, budget, over))
     elif mcse_sq > _REFERENCE_SHARE * risk:
-        found.append(f"reference too coarse: its squared error is {mcse_sq:.2g}")
+        sentences.append(f"reference too coarse: its squared error is {mcse_sq:.2g}")
     if stuck:
         n_chains = sum(group(trace, "posterior").sizes["chain"] for trace in traces)
-        found.append(f"{stuck} of {n_chains} chains never moved")
+        sentences.append(f"{stuck} of {n_chains} chains never moved")
     stops = {str(group(trace, "sample_stats").attrs.get("stopped", "")) for trace in traces}
-    found.extend(f"stopped: {stop}" for stop in sorted(stops & {"failure", "interrupt"}))
-    return "; ".join(found)
+    sentences.extend(f"stopped: {stop}" for stop in sorted(stops & {"failure", "interrupt"}))
+    return "; ".join(sentences)
 
 
 def _why_unknown(clocks: Sequence[Completions], budget: float, over: str) -> str:

@@ -91,9 +91,9 @@ def findings(trace: xr.DataTree) -> list[Finding]:
     settings = json.loads(posterior.attrs.get("inference_library_settings", "{}"))
     end = stopped(posterior)
     if "log_weight" in stats:
-        found = [end, pareto_finding(stats)]
+        collected = [end, pareto_finding(stats)]
     elif not posterior.sizes["draw"]:
-        found = [end, *effective(posterior)]
+        collected = [end, *effective(posterior)]
     else:
         audited = gates(stats)
         everything = finite(posterior)
@@ -102,7 +102,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
         if more_draws_do_not_help := [finding.advice for finding in of_modes if finding.fires]:
             mixing = [one._replace(advice=more_draws_do_not_help[0]) if one.fires else one for one in mixing]
         steps = posterior.sizes["chain"] * posterior.sizes["draw"] * int(posterior.attrs.get("thin", 1))
-        found = [
+        collected = [
             end,
             *chain_lengths(real),
             everything,
@@ -116,9 +116,9 @@ def findings(trace: xr.DataTree) -> list[Finding]:
             *of_modes,
             *expansion_gates(posterior.attrs, settings, stats),
         ]
-    found += drift(posterior.attrs)
-    found += further_runs(posterior, others_fail=any(finding.fires for finding in found))
-    return sorted(found, key=lambda one: VERDICTS.index(one.verdict))
+    collected += drift(posterior.attrs)
+    collected += further_runs(posterior, others_fail=any(finding.fires for finding in collected))
+    return sorted(collected, key=lambda one: VERDICTS.index(one.verdict))
 
 
 def decisions(audited: Iterable[Gate], stats: xr.Dataset, settings: Mapping[str, Any]) -> list[Finding]:
@@ -138,7 +138,7 @@ def _of_gate(gate: Gate, short: bool) -> Finding:
     return Finding(gate.name.replace("_", " "), verdict, gate.sentence, advice, gate.value, gate.limit)
 
 
-def report(found: Iterable[Finding]) -> str:
+def report(findings: Iterable[Finding]) -> str:
     """Return the failed checks as a block of lines; empty for a clean run.
 
     They keep their order, but findings with the same advice are put together and share it.
@@ -152,7 +152,7 @@ def report(found: Iterable[Finding]) -> str:
       warning: R-hat is above 1.01 for mu.
         Next: draw more.
     """
-    fired = [finding for finding in found if finding.fires]
+    fired = [finding for finding in findings if finding.fires]
     if not fired:
         return ""
     plural = "1 problem" if len(fired) == 1 else f"{len(fired)} problems"
@@ -163,9 +163,9 @@ def report(found: Iterable[Finding]) -> str:
     return "\n".join(lines)
 
 
-def attributes(found: Sequence[Finding]) -> dict[str, str]:
+def attributes(findings: Sequence[Finding]) -> dict[str, str]:
     """Return the attributes to store: names of the failed checks, joined by commas, and their rows as JSON."""
-    fired = [finding for finding in found if finding.fires]
+    fired = [finding for finding in findings if finding.fires]
     rows = [{name: value for name, value in one._asdict().items() if not _is_nothing(value)} for one in fired]
     return {"problems": ", ".join(finding.check for finding in fired), "diagnosis": json.dumps(rows)}
 

@@ -155,17 +155,19 @@ def further_runs(posterior: xr.Dataset, *, others_fail: bool) -> list[Finding]:
         findings = [Finding(NAME, "warning", sentence, "", len(runs))]
     else:
         findings = [Finding(NAME, "ok", f"{len(runs)} runs were made: {sentence}. Run {kept} is kept", "", len(runs))]
-    places = [(k, place) for k, run in enumerate(runs) for place in run.get("not_reached", []) if _counts(place)]
+    places = [
+        (k, unreached) for k, run in enumerate(runs) for unreached in run.get("not_reached", []) if _counts(unreached)
+    ]
     if places:
-        sentence = "; ".join(_place(k, place) for k, place in places)
+        sentence = "; ".join(_place(k, unreached) for k, unreached in places)
         sentence = f"earlier chains stayed in places that no draw of this run has reached: {sentence}"
         findings.append(Finding("places not reached", "warning", sentence, ADVICE_ON_MODES, len(places), 0.0))
     return findings
 
 
-def _counts(place: Mapping[str, Any]) -> bool:
+def _counts(unreached: Mapping[str, Any]) -> bool:
     """Return whether a place is not negligible; an unknown mass counts."""
-    return place["below"] is None or place["below"] <= place["limit"]
+    return unreached["below"] is None or unreached["below"] <= unreached["limit"]
 
 
 def _described(number: int, run: Mapping[str, Any]) -> str:
@@ -174,7 +176,7 @@ def _described(number: int, run: Mapping[str, Any]) -> str:
     return f"run {number}, {run['change']}, {end}"
 
 
-def _place(number: int, place: Mapping[str, Any]) -> str:
+def _place(number: int, unreached: Mapping[str, Any]) -> str:
     """Return one place in words."""
-    mass = "of unknown mass" if place["below"] is None else f"with about e^-{place['below']:.3g} of the mass"
-    return f"chain {place['chain']} of run {number} at {place['parameter']} = {place['mean']:.3g}, {mass}"
+    mass = "of unknown mass" if unreached["below"] is None else f"with about e^-{unreached['below']:.3g} of the mass"
+    return f"chain {unreached['chain']} of run {number} at {unreached['parameter']} = {unreached['mean']:.3g}, {mass}"

@@ -112,15 +112,15 @@ def _of_arrays(name: str, columns: Any) -> xr.DataArray:
 def _of_rows(table: "pd.DataFrame", what: str) -> dict[str, xr.DataArray]:
     """Return the moments of each variable of a table with one row per coordinate."""
     rows: dict[str, dict[tuple[str, ...], int]] = {}
-    for place, label in enumerate(map(str, table.index)):
-        found = LABEL.fullmatch(label)
-        if found is None:
+    for row, label in enumerate(map(str, table.index)):
+        match = LABEL.fullmatch(label)
+        if match is None:
             raise GoldStandardError(f"A table of moments needs labels such as 'beta[x1]'; found {label!r}.")
-        ticks = found["ticks"]
+        ticks = match["ticks"]
         key = tuple(tick.strip() for tick in ticks.split(",")) if ticks is not None else ()
-        if key in rows.setdefault(found["name"].strip(), {}):
+        if key in rows.setdefault(match["name"].strip(), {}):
             raise GoldStandardError(f"A table of moments needs each coordinate once; {label!r} is there twice.")
-        rows[found["name"].strip()][key] = place
+        rows[match["name"].strip()][key] = row
     values = _checked({name: table[name].to_numpy() for name in table.columns if name in (*MOMENTS, "mcse_mean")}, what)
     return {name: _variable(name, places, values) for name, places in rows.items()}
 
@@ -134,9 +134,9 @@ def _variable(name: str, places: Mapping[tuple[str, ...], int], values: np.ndarr
             f"{[len(axis) for axis in axes]} labels."
         )
     array = np.empty((len(MOMENTS), *map(len, axes)))
-    for ticks, place in places.items():
+    for ticks, column in places.items():
         index: tuple[Any, ...] = tuple(axis.index(tick) for axis, tick in zip(axes, ticks, strict=True))
-        array[(slice(None), *index)] = values[:, place]
+        array[(slice(None), *index)] = values[:, column]
     dims = [f"{name}_dim_{k}" for k in range(len(axes))]
     labels = {dim: _labels(axis) for dim, axis in zip(dims, axes, strict=True)}
     return xr.DataArray(array, dims=("moment", *dims), coords=labels)
@@ -152,17 +152,17 @@ def _labels(ticks: list[str]) -> list[Any]:
 
 def _checked(columns: Mapping[str, Any], what: str) -> np.ndarray:
     """Return the moments as one array (moment, ...) of finite numbers."""
-    given = {str(name): np.asarray(values, dtype=np.float64) for name, values in columns.items()}
-    if "mcse" in given:
-        given.setdefault("mcse_mean", given["mcse"])
-    missing = [name for name in ("mean", "sd", "mcse_mean") if name not in given]
+    numbers = {str(name): np.asarray(values, dtype=np.float64) for name, values in columns.items()}
+    if "mcse" in numbers:
+        numbers.setdefault("mcse_mean", numbers["mcse"])
+    missing = [name for name in ("mean", "sd", "mcse_mean") if name not in numbers]
     if missing:
         raise GoldStandardError(
             f"A table of moments needs `mean`, `sd` and `mcse_mean`, the standard error of the mean (0.0 of a closed "
-            f"form); {what} lacks {missing} and has {sorted(given)}."
+            f"form); {what} lacks {missing} and has {sorted(numbers)}."
         )
-    given.setdefault("mcse_sd", given["mcse_mean"] / math.sqrt(2.0))
-    arrays = np.broadcast_arrays(*(given[COLUMNS[moment]] for moment in MOMENTS))
+    numbers.setdefault("mcse_sd", numbers["mcse_mean"] / math.sqrt(2.0))
+    arrays = np.broadcast_arrays(*(numbers[COLUMNS[moment]] for moment in MOMENTS))
     values = np.stack(arrays)
     if not np.isfinite(values).all() or (values[1:] < 0.0).any() or (values[1] == 0.0).any():
         raise GoldStandardError(

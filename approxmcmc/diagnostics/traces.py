@@ -155,8 +155,8 @@ def aligned(
     traces: Sequence[xr.DataTree], reference: xr.DataTree, names: Iterable[str]
 ) -> tuple[list[xr.DataTree], xr.DataTree]:
     """Return traces and reference with the variables `names` alone, and the reference's order of coordinates."""
-    place = GROUP if has_only_moments(reference) else "posterior"
-    of_reference = _replaced(reference, **{place: reference[place].to_dataset()[list(names)]})
+    group_name = GROUP if has_only_moments(reference) else "posterior"
+    of_reference = _replaced(reference, **{group_name: reference[group_name].to_dataset()[list(names)]})
     template = _template(of_reference)
     assert template is not None
     return [_named_as(tree, template, strict=False, in_order=True) for tree in traces], of_reference
@@ -177,10 +177,10 @@ def replicates(traces: Sequence[xr.DataTree]) -> list[xr.DataTree]:
     The chains of an ensemble become one chain: its draws are those of all walkers, in the order of their steps, and
     each takes its share of the seconds of a step. Chains of different lengths become traces of their own.
     """
-    found: list[xr.DataTree] = []
+    chains: list[xr.DataTree] = []
     for trace in traces:
-        found.extend(_of_equal_lengths(_interleaved(trace) if replicate_of(trace) == "trace" else trace))
-    return found
+        chains.extend(_of_equal_lengths(_interleaved(trace) if replicate_of(trace) == "trace" else trace))
+    return chains
 
 
 def replicate_of(trace: xr.DataTree) -> str:
@@ -545,28 +545,28 @@ def _labelled(posterior: xr.Dataset, variable: xr.DataArray, template: Variables
     labels = {}
     for own_dim, dim, size in zip(variable.dims[2:], dims, variable.shape[2:], strict=True):
         own = np.asarray(variable[own_dim]).tolist()
-        wanted = list(template.coords.get(dim, range(size)))
-        if own == wanted:
+        template_labels = list(template.coords.get(dim, range(size)))
+        if own == template_labels:
             continue
-        if sorted(map(str, own)) == sorted(map(str, wanted)):
+        if sorted(map(str, own)) == sorted(map(str, template_labels)):
             if not in_order:
                 continue
             places = {str(label): k for k, label in enumerate(own)}
-            variable = variable.isel({own_dim: [places[str(label)] for label in wanted]})
-        elif not _is_invented(own) and not _is_invented(wanted):
+            variable = variable.isel({own_dim: [places[str(label)] for label in template_labels]})
+        elif not _is_invented(own) and not _is_invented(template_labels):
             return posterior  # other labels: the caller says so
         elif not _is_invented(own):
-            pairs = _some([f"{a} as {b}" for a, b in zip(own, wanted, strict=True)])
+            pairs = _some([f"{a} as {b}" for a, b in zip(own, template_labels, strict=True)])
             warn(
                 f"The coordinates of {name!r} are matched by position: {pairs}. The target has no labels of its own.",
                 ApproxMCMCWarning,
             )
-        labels[own_dim] = dim, wanted
+        labels[own_dim] = dim, template_labels
     if not labels:
         return posterior
     renamed = variable.drop_vars([dim for dim in labels if dim in variable.coords])
     renamed = renamed.rename({old: new for old, (new, _) in labels.items() if old != new})
-    renamed = renamed.assign_coords({new: (new, wanted) for new, wanted in labels.values()})
+    renamed = renamed.assign_coords({new: (new, template_labels) for new, template_labels in labels.values()})
     unused = [dim for dim in labels if dim in posterior.coords and _is_only_of(posterior, dim, name)]
     return posterior.drop_vars([name, *unused]).assign({name: renamed})[list(posterior.data_vars)]
 
@@ -578,8 +578,8 @@ def _is_only_of(posterior: xr.Dataset, dim: Any, name: str) -> bool:
 def _is_invented(labels: Sequence[Any]) -> bool:
     """Return whether labels are those that a library gives to unlabelled columns."""
     numbers = [str(k) for k in range(len(labels))]
-    found = [str(label) for label in labels]
-    return found in (numbers, [f"x{k}" for k in numbers])
+    texts = [str(label) for label in labels]
+    return texts in (numbers, [f"x{k}" for k in numbers])
 
 
 def _some(names: Iterable[Any]) -> str:

@@ -104,32 +104,32 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
 
 
-def mode_of(given: Any) -> np.ndarray:
-    """Return ``given.mode``, or `given` itself if it has no such attribute, as a float64 copy."""
-    return _copy(given, "mode")
+def mode_of(approximation: Any) -> np.ndarray:
+    """Return ``approximation.mode``, or `approximation` itself if it has no such attribute, as a float64 copy."""
+    return _copy(approximation, "mode")
 
 
-def cov_of(given: Any) -> np.ndarray:
-    """Return ``given.cov``, or `given` itself if it has no such attribute, as a float64 copy."""
-    return _copy(given, "cov")
+def cov_of(approximation: Any) -> np.ndarray:
+    """Return ``approximation.cov``, or `approximation` itself if it has no such attribute, as a float64 copy."""
+    return _copy(approximation, "cov")
 
 
-def is_approximation(given: Any) -> bool:
-    """Return whether `given` is a normal approximation: an object with attributes `mode` and `cov`."""
-    return _holds(given, "mode") and _holds(given, "cov")
+def is_approximation(value: Any) -> bool:
+    """Return whether `value` is a normal approximation: an object with attributes `mode` and `cov`."""
+    return _holds(value, "mode") and _holds(value, "cov")
 
 
-def _copy(given: Any, name: str) -> np.ndarray:
-    return np.array(getattr(given, name) if _holds(given, name) else given, dtype=np.float64)
+def _copy(approximation: Any, name: str) -> np.ndarray:
+    return np.array(getattr(approximation, name) if _holds(approximation, name) else approximation, dtype=np.float64)
 
 
-def _holds(given: Any, name: str) -> bool:
-    return hasattr(given, name) and not callable(getattr(given, name))  # a DataFrame has methods of these names
+def _holds(value: Any, name: str) -> bool:
+    return hasattr(value, name) and not callable(getattr(value, name))  # a DataFrame has methods of these names
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return the end of a message about an unknown `name`: `name`, the most similar of the valid `names`, and all."""
-    known = list(names)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    choices = list(names)
+    close = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
     guess = f"; did you mean {close[0]!r}?" if close else "."
-    return f"{name!r}{guess} (There {'is' if len(known) == 1 else 'are'}: {', '.join(known) or 'none'}.)"
+    return f"{name!r}{guess} (There {'is' if len(choices) == 1 else 'are'}: {', '.join(choices) or 'none'}.)"

@@ -8,10 +8,10 @@ CGROUP = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.
 
 def all_memory() -> float:
     """Return the bytes that the machine has, or that the process may use; infinity if neither is known."""
-    known = [float(path.read_text()) for path in CGROUP if path.exists() and path.read_text().strip().isdigit()]
+    limits = [float(path.read_text()) for path in CGROUP if path.exists() and path.read_text().strip().isdigit()]
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
-        known.append(float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))
-    return min([*known, _limit_of_process()], default=float("inf"))
+        limits.append(float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES"))
+    return min([*limits, _limit_of_process()], default=float("inf"))
 
 
 def _limit_of_process() -> float:

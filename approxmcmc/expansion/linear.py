@@ -212,7 +212,7 @@ def look(rows: np.ndarray, y: np.ndarray, functions: RowFunctions, law: Law) -> 
     if law.averaged:
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
         slopes, bends = functions.derivatives(eta + np.sqrt(leverage) * nodes[:, None], y)
-        slope, bend = (np.einsum("k,kn->n", weights / weights.sum(), found) for found in (slopes, bends))
+        slope, bend = (np.einsum("k,kn->n", weights / weights.sum(), of_draws) for of_draws in (slopes, bends))
         mean = left + delta * (first - slope + delta * (half - 0.5 * bend))
         other = mean.std(axis=0)
         better = ~wall & (other * other < WORTH * spread * spread)
@@ -470,11 +470,11 @@ class LinearExpansion(Expansion):
             return deviations
 
         walls = np.empty(n_rows, dtype=bool)
-        found = self._look(law, averaged, reach, numbers=out, spreads=np.empty(0), walls=walls)
+        surveyed = self._look(law, averaged, reach, numbers=out, spreads=np.empty(0), walls=walls)
         if reach > REACH and walls.mean() > FEW:
             reach = REACH
-            found = self._look(law, averaged, reach, numbers=out, spreads=np.empty(0), walls=walls)
-        together, left, sums = np.split(found, [2, 2 + len(draws)])
+            surveyed = self._look(law, averaged, reach, numbers=out, spreads=np.empty(0), walls=walls)
+        together, left, sums = np.split(surveyed, [2, 2 + len(draws)])
         total = _without_constant(_unpacked(sums, dim), center)
         deviations, variances = map(float, together)
 

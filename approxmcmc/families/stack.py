@@ -25,7 +25,7 @@ class Stack:
 
     def __init__(self, *families: Family) -> None:
         self.families = families
-        self.has_shape = any(one.has_shape for one in families)
+        self.has_shape = any(family.has_shape for family in families)
         self.merges_rows = families[0].merges_rows if len(families) == 1 else None
 
     @property
@@ -66,8 +66,8 @@ class Stack:
             return np.broadcast_to(self.families[0].constants(rows[:, 0], rows[:, 1]), len(rows))
         total = np.empty(len(rows))
         for code, family in enumerate(self.families):
-            some = rows[:, CODE] == code
-            total[some] = family.constants(rows[some, 0], rows[some, 1])
+            has_code = rows[:, CODE] == code
+            total[has_code] = family.constants(rows[has_code, 0], rows[has_code, 1])
         return total
 
 

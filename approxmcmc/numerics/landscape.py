@@ -187,13 +187,13 @@ class Landscape:
                 return share * direction, new_value, new_slope
         return None
 
-    def is_connected(self, one: np.ndarray, other: np.ndarray) -> bool:
+    def is_connected(self, first: np.ndarray, second: np.ndarray) -> bool:
         """Return whether the log density on the segment between two points falls at most slightly below the lower end.
 
         True proves that a path without a valley connects the points; False proves nothing.
         """
         weights = np.linspace(0.0, 1.0, POINTS_BETWEEN + 2)
-        values = [self.value((1.0 - weight) * one + weight * other) for weight in weights]
+        values = [self.value((1.0 - weight) * first + weight * second) for weight in weights]
         return min(values[1:-1]) >= min(values[0], values[-1]) - LARGEST_DIP
 
 

@@ -124,11 +124,11 @@ def find_mode(
     if max_passes is None:
         max_passes = 100 * _passes_for_a_step(posterior)
     guess = _mode_of_some_rows(posterior, theta) if start is None else None
-    found = None if guess is None else _climb_from_guess(posterior, guess, tolerance, max_passes, progress)
-    if found is None:
+    climb = None if guess is None else _climb_from_guess(posterior, guess, tolerance, max_passes, progress)
+    if climb is None:
         theta = _climb(posterior, theta, tolerance)
-        found = newton(posterior, theta, tolerance, max_passes, progress)
-    theta, quadratic, decrement = found
+        climb = newton(posterior, theta, tolerance, max_passes, progress)
+    theta, quadratic, decrement = climb
     return Mode(
         theta, quadratic.value, -quadratic.hessian, decrement, posterior.expansion.passes, time.perf_counter() - began
     )

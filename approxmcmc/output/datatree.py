@@ -88,11 +88,11 @@ def named_trace(
     InvalidInputError
         If a variable is missing, or has another shape than `variables` says.
     """
-    found = {name: np.shape(values)[2:] for name, values in posterior.items()}
-    if found != dict(variables.shapes):
+    shapes = {name: np.shape(values)[2:] for name, values in posterior.items()}
+    if shapes != dict(variables.shapes):
         raise InvalidInputError(
             f"The trace needs draws of the variables {dict(variables.shapes)} (name: shape), each with the axes chain "
-            f"and draw before them; found {found}. Return what the target's `variables` describe."
+            f"and draw before them; found {shapes}. Return what the target's `variables` describe."
         )
     described = _attrs(attrs, tuning_totals, settings)
     groups = {

@@ -54,8 +54,8 @@ def with_own_names(dataset: xr.Dataset) -> xr.Dataset:
     """Return a dataset as it was before `with_storable_names`."""
     if NAMES not in dataset.attrs:
         return dataset
-    known = {*dataset.variables, *dataset.dims}
-    names = {escape: name for escape, name in json.loads(dataset.attrs[NAMES]).items() if escape in known}
+    present = {*dataset.variables, *dataset.dims}
+    names = {escape: name for escape, name in json.loads(dataset.attrs[NAMES]).items() if escape in present}
     own = dataset.rename(names)
     own.attrs = {name: value for name, value in dataset.attrs.items() if name != NAMES}
     return own

@@ -139,10 +139,10 @@ def without_checkpoint(tree: xr.DataTree) -> xr.DataTree:
     return xr.DataTree.from_dict({name: group for name, group in tree.children.items() if name != CHECKPOINT})
 
 
-def _describe(found: Any) -> str:
-    if not isinstance(found, xr.DataTree):
-        return f"a {type(found).__name__}"
-    return f"the groups {sorted(found.children)}" if found.children else "no groups"
+def _describe(content: Any) -> str:
+    if not isinstance(content, xr.DataTree):
+        return f"a {type(content).__name__}"
+    return f"the groups {sorted(content.children)}" if content.children else "no groups"
 
 
 def _with_storable_attrs(trace: xr.DataTree) -> xr.DataTree:

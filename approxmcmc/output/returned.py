@@ -152,9 +152,9 @@ def with_labels(posterior: xr.Dataset, coords: Mapping[str, Sequence[Any]]) -> x
     axes = [axis for axis in posterior.sizes if axis not in ("chain", "draw")]
     labels = {}
     for axis in axes:
-        known = as_labels(coords[str(axis)]) if axis in coords else None
-        fits = known is not None and len(known) == posterior.sizes[axis]
-        labels[axis] = (axis, known if fits else np.arange(posterior.sizes[axis]))
+        tick_labels = as_labels(coords[str(axis)]) if axis in coords else None
+        fits = tick_labels is not None and len(tick_labels) == posterior.sizes[axis]
+        labels[axis] = (axis, tick_labels if fits else np.arange(posterior.sizes[axis]))
     return posterior.drop_vars(axes, errors="ignore").assign_coords(labels)
 
 

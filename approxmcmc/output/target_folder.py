@@ -65,8 +65,12 @@ def save_target(target: Any, folder: str | os.PathLike[str]) -> Path:
         small |= _arrays_of_outcomes(plain)
     folder.mkdir(exist_ok=True)
     with _locked(folder):
-        known = _known_files(folder)
-        files = {name: write_rows(folder, name, array, known.get(name)) for name, array in arrays.items() if array.size}
+        stored_files = _known_files(folder)
+        files = {
+            name: write_rows(folder, name, array, stored_files.get(name))
+            for name, array in arrays.items()
+            if array.size
+        }
         contents = {
             "format": FORMAT,
             "target": description,
@@ -119,8 +123,8 @@ def load_target(folder: str | os.PathLike[str], *, model: Any = None, check: boo
             n = contents["n_rows"] if name in ("X", "codes") else 0
             by_row[name] = np.empty((n, *shape), contents["types"][name])
     description = contents["target"]
-    found = model_of(description, model)
-    of_rows = found.plain if isinstance(found, NormalStatistics) else found
+    restored = model_of(description, model)
+    of_rows = restored.plain if isinstance(restored, NormalStatistics) else restored
     responses = tuple(by_row.pop(f"response_{k}") for k in range(description["n_responses"]))
     rows = with_rows_of(
         of_rows, description, by_row.pop("X"), by_row.pop("codes"), responses, by_row.pop("weights", None)
@@ -135,7 +139,7 @@ def load_target(folder: str | os.PathLike[str], *, model: Any = None, check: boo
         rows._stored_hash = contents["content"]
         rows._noted_hash = contents["content"]
         rows._files = blocks[0].files
-    plain = _with_outcomes(found, rows, small, len(blocks)) if isinstance(found, NormalStatistics) else rows
+    plain = _with_outcomes(restored, rows, small, len(blocks)) if isinstance(restored, NormalStatistics) else rows
     if contents["expansion"] is None:
         return plain
     return ControlVariate.of_state(plain, StateOfControlVariate(contents["expansion"], small, by_row))
@@ -184,9 +188,9 @@ def _arrays_of_outcomes(target: NormalStatistics) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _with_outcomes(found: NormalStatistics, rows: Any, arrays: dict[str, np.ndarray], n_blocks: int) -> Any:
+def _with_outcomes(statistics: NormalStatistics, rows: Any, arrays: dict[str, np.ndarray], n_blocks: int) -> Any:
     """Return the target of statistics with these rows, whose statistics are stored."""
-    n_outcomes = len(found._of_blocks[0])
+    n_outcomes = len(statistics._of_blocks[0])
     of_blocks = []
     for b in range(n_blocks):
         outcomes = []
@@ -197,7 +201,7 @@ def _with_outcomes(found: NormalStatistics, rows: Any, arrays: dict[str, np.ndar
             entries = arrays[f"{start}_entries"]
             outcomes.append(OutcomeOfBlock(entries, fit, constant, int(n_rows), arrays[f"{start}_scale"]))
         of_blocks.append(outcomes)
-    restored = copy.copy(found)
+    restored = copy.copy(statistics)
     restored._rows = rows
     restored.n_rows = rows.n_obs
     restored._of_blocks = tuple(of_blocks)

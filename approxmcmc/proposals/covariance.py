@@ -39,10 +39,10 @@ def covariance_of(preconditioner: Any, *, who: str) -> np.ndarray:
     return cov
 
 
-def check_target_acceptance(wanted: float | None, *, who: str) -> None:
+def check_target_acceptance(rate: float | None, *, who: str) -> None:
     """Raise unless a target acceptance rate is None or lies in (0, 1)."""
-    if wanted is not None and not 0.0 < wanted < 1.0:
-        raise InvalidInputError(f"{who}: target_acceptance must lie strictly between 0 and 1, found {wanted}")
+    if rate is not None and not 0.0 < rate < 1.0:
+        raise InvalidInputError(f"{who}: target_acceptance must lie strictly between 0 and 1, found {rate}")
 
 
 def tuned_factor(

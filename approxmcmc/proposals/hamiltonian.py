@@ -197,13 +197,17 @@ class Hamiltonian(Component, Proposal):
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal; its state holds the logarithm of the tuned factor."""
-        known = gradient_of(target, who="Hamiltonian")
+        likelihood_gradient = gradient_of(target, who="Hamiltonian")
         dim = target.variables.size
         factor = sparse_factor_of(self.preconditioner)
         preconditioner = self.preconditioner if factor is None else self.preconditioner.sd
         spread = spread_of(preconditioner, dim, who="Hamiltonian")
-        kernels = known.add_gradient, known.add_prior_gradient, known.prior_rows
-        gradient = PosteriorGradient(known.data, known.n_obs, ALL_ROWS, *kernels)
+        kernels = (
+            likelihood_gradient.add_gradient,
+            likelihood_gradient.add_prior_gradient,
+            likelihood_gradient.prior_rows,
+        )
+        gradient = PosteriorGradient(likelihood_gradient.data, likelihood_gradient.n_obs, ALL_ROWS, *kernels)
         settings = (gradient, self.step_size, self.length, self.most_steps, *spread, self.target_acceptance or 0.0)
 
         def make_state() -> TrajectoryState:

@@ -255,10 +255,14 @@ class Langevin(Component, Proposal):
         return CompiledProposal(move, self._states(target), records=("gradient_evaluations",))
 
     def _states(self, target: Target) -> Callable[[], LangevinState]:
-        known = gradient_of(target, who="Langevin")
+        likelihood_gradient = gradient_of(target, who="Langevin")
         dim = target.variables.size
         spread = spread_of(self.preconditioner if self.cov is None else self.cov, dim, who="Langevin")
-        kernels = known.add_gradient, known.add_prior_gradient, known.prior_rows
-        gradient = PosteriorGradient(known.data, known.n_obs, ALL_ROWS, *kernels)
+        kernels = (
+            likelihood_gradient.add_gradient,
+            likelihood_gradient.add_prior_gradient,
+            likelihood_gradient.prior_rows,
+        )
+        gradient = PosteriorGradient(likelihood_gradient.data, likelihood_gradient.n_obs, ALL_ROWS, *kernels)
         settings = (gradient, self.step_size, *spread, self.target_acceptance or 0.0)
         return lambda: LangevinState(*settings, np.zeros(1), *(np.full(dim, math.nan) for _ in range(6)))

@@ -164,10 +164,10 @@ class RandomWalk(Component, Proposal):
 
     def __post_init__(self) -> None:
         """Check signs, symmetry and ranges."""
-        given = np.asarray(self.scale)
-        if given.dtype.kind not in "iuf":
+        array = np.asarray(self.scale)
+        if array.dtype.kind not in "iuf":
             raise InvalidInputError(f"scale must hold numbers, found {self.scale!r}")
-        scale = given.astype(np.float64)
+        scale = array.astype(np.float64)
         if not np.all(np.isfinite(scale)):
             raise InvalidInputError("RandomWalk: scale must be finite")
         if scale.ndim < 2 and not np.all(scale > 0.0):

@@ -40,12 +40,12 @@ def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
     """
     posterior = reference["posterior"].to_dataset()
     for name, variable in trace["posterior"].data_vars.items():
-        found = posterior.get(name)
-        if found is None or not _same_axes(variable, found):
+        own_variable = posterior.get(name)
+        if own_variable is None or not _same_axes(variable, own_variable):
+            own = "no such variable" if own_variable is None else _describe(name, own_variable)
             raise GoldStandardError(
                 f"The gold standard does not fit the trace: the trace has {_describe(name, variable)}, the gold "
-                f"standard has {'no such variable' if found is None else _describe(name, found)}. Make it from the "
-                "target of this trace."
+                f"standard has {own}. Make it from the target of this trace."
             )
     if "reference_moments" not in reference.children:
         raise GoldStandardError(
@@ -59,11 +59,11 @@ def attach_reference(trace: xr.DataTree, reference: xr.DataTree) -> xr.DataTree:
     return xr.DataTree.from_dict(groups)
 
 
-def _same_axes(one: xr.DataArray, other: xr.DataArray) -> bool:
-    dims = one.dims[2:]
-    if dims != other.dims[2:] or one.shape[2:] != other.shape[2:]:
+def _same_axes(first: xr.DataArray, second: xr.DataArray) -> bool:
+    dims = first.dims[2:]
+    if dims != second.dims[2:] or first.shape[2:] != second.shape[2:]:
         return False
-    return all(np.array_equal(one[dim].to_numpy(), other[dim].to_numpy()) for dim in dims)
+    return all(np.array_equal(first[dim].to_numpy(), second[dim].to_numpy()) for dim in dims)
 
 
 def _describe(name: Hashable, variable: xr.DataArray) -> str:

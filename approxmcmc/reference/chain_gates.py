@@ -106,13 +106,15 @@ def _agreement(main: Sequence[Summary], second: Sequence[Summary], level: float)
     """Compare the means of both kernels' chains, in standard errors of the difference; equal constants agree."""
     pairs = [
         (abs(a - b) / np.hypot(error, other) if a != b else 0.0, label)
-        for one, two in zip(main, second, strict=True)
-        for a, b, error, other, label in zip(one.mean, two.mean, one.mcse, two.mcse, one.labels, strict=True)
+        for first, second_summary in zip(main, second, strict=True)
+        for a, b, error, other, label in zip(
+            first.mean, second_summary.mean, first.mcse, second_summary.mcse, first.labels, strict=True
+        )
     ]
     return at_most("second_kernel", pairs, float(stats.norm.isf(level / (2 * len(pairs)))))
 
 
 def _within(gate: str, deviations: np.ndarray, degrees: int, level: float) -> GateResult:
     limit = float(stats.t.isf(level / (2 * deviations.size), degrees))
-    names = [f"phi[{', '.join(map(str, place))}]" for place in np.ndindex(deviations.shape)]
+    names = [f"phi[{', '.join(map(str, index))}]" for index in np.ndindex(deviations.shape)]
     return at_most(gate, list(zip(np.abs(deviations).ravel().tolist(), names, strict=True)), limit)

@@ -143,8 +143,12 @@ def stein_discrepancy(
         states = target.variables.with_signs(_spaced(trace, target, n_draws), rng)
         read = gradient.n_obs if minibatch is None else minibatch
         slopes = scores_of(target, states) if minibatch is None else minibatch_scores(gradient, states, read, rng)
-        found = pairwise(solve_triangular(L, states.T, lower=True).T, slopes @ L)
-        rows[name] = {**found.estimate(statistic), "draws": len(states), "gradient_evaluations": read * len(states)}
+        discrepancy = pairwise(solve_triangular(L, states.T, lower=True).T, slopes @ L)
+        rows[name] = {
+            **discrepancy.estimate(statistic),
+            "draws": len(states),
+            "gradient_evaluations": read * len(states),
+        }
     return pd.DataFrame.from_dict(rows, orient="index")
 
 

@@ -98,12 +98,14 @@ def run_kernel(
         If a log density was NaN before a draw was kept.
     """
     draws, tune, thin, chains = (settings[name] for name in ("draws", "tune", "thin", "chains"))
-    made = assemble(target, sampler, seed=settings["random_seed"], chains=chains, tune=tune, audit_every=audit_every)
+    assembled = assemble(
+        target, sampler, seed=settings["random_seed"], chains=chains, tune=tune, audit_every=audit_every
+    )
     total = chains * (tune + thin * draws)
     with progress(total, show=progressbar, label=f"sampling {chains} chains", time_limit=None) as bar:
         result = run(
-            made.program,
-            made.chains,
+            assembled.program,
+            assembled.chains,
             dim=target.variables.size,
             draws=draws,
             tune=tune,
@@ -117,7 +119,7 @@ def run_kernel(
         # An interrupted reference run is not a gold standard: do not cache it.
         raise KeyboardInterrupt(f"the chains were stopped after {result.draws.shape[1]} of {draws} draws")
     return build_trace(
-        audit_draws(result, made.chains, made.streams[0].audit, tune=tune, thin=thin),
+        audit_draws(result, assembled.chains, assembled.streams[0].audit, tune=tune, thin=thin),
         variables=target.variables,
         observed_data={},
         constant_data={},

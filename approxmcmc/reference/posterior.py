@@ -149,10 +149,10 @@ def reference_posterior(
             "seed": int(random_seed),
         }
         report = _judge_and_describe(tree, gates, estimands)
-        wanted = min(_draws_needed(report, gates, draws), longest)
-        if report.passed or not enforce or not extensions_left or wanted <= draws:
+        n_draws_needed = min(_draws_needed(report, gates, draws), longest)
+        if report.passed or not enforce or not extensions_left or n_draws_needed <= draws:
             break
-        draws = wanted
+        draws = n_draws_needed
     sets = math.ceil((total_draws or 0) / (draws * chains))
     if sets > 1:
         further = [
@@ -238,15 +238,15 @@ def _relabelled(part: xr.Dataset, like: xr.Dataset) -> xr.Dataset:
 
 def _labelled(posterior: xr.Dataset, variables: Variables) -> xr.Dataset:
     """Return the posterior with the target's names and labels for axes that PyMC has only numbered."""
-    given = dict(posterior.data_vars)
+    named = dict(posterior.data_vars)
     for name, axes in variables.dims.items():
         unnamed = tuple(f"{name}_dim_{k}" for k in range(len(axes)))
-        found = given.get(name)
-        if found is not None and found.dims[2:] == unnamed and found.shape[2:] == variables.shapes[name]:
+        variable = named.get(name)
+        if variable is not None and variable.dims[2:] == unnamed and variable.shape[2:] == variables.shapes[name]:
             labels = {axis: list(variables.coords[axis]) for axis in axes if axis in variables.coords}
-            bare = found.drop_vars(unnamed, errors="ignore")
-            given[name] = bare.rename(dict(zip(unnamed, axes, strict=True))).assign_coords(labels)
-    return xr.Dataset(given, attrs=posterior.attrs)
+            bare = variable.drop_vars(unnamed, errors="ignore")
+            named[name] = bare.rename(dict(zip(unnamed, axes, strict=True))).assign_coords(labels)
+    return xr.Dataset(named, attrs=posterior.attrs)
 
 
 def _judge_and_describe(tree: xr.DataTree, gates: Gates, estimands: Estimands | None) -> GateReport:

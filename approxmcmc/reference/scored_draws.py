@@ -33,7 +33,7 @@ def scored_draws_of(
 
     def scored() -> xr.DataTree:
         dims = ("chain", "at_draw", "parameter")
-        found = {"theta": (dims, theta), "score": (dims, scores_of(target, theta))}
-        return xr.DataTree.from_dict({"posterior": xr.Dataset(found, {"at_draw": at_draw})})
+        arrays = {"theta": (dims, theta), "score": (dims, scores_of(target, theta))}
+        return xr.DataTree.from_dict({"posterior": xr.Dataset(arrays, {"at_draw": at_draw})})
 
     return cached(content_hash("scores", target.content_hash(), theta), cache_dir, scored)["posterior"].to_dataset()

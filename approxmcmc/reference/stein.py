@@ -103,7 +103,7 @@ def scores_of(target: Any, states: np.ndarray) -> np.ndarray:
         slopes = _slopes_of(gradient, flat)
     else:
         groups = np.array_split(flat, -(-len(flat) // STATES))
-        slopes = np.concatenate([parts.total(_slopes_of_part, some) for some in groups])
+        slopes = np.concatenate([parts.total(_slopes_of_part, states_of_group) for states_of_group in groups])
     for theta, slope in zip(flat, slopes, strict=True):
         gradient.add_prior_gradient(theta, slope)
     return slopes.reshape(states.shape)

@@ -68,10 +68,11 @@ def estimand_values(posterior: xr.Dataset, estimands: Estimands | None) -> dict[
     draws = {dim: posterior.sizes[dim] for dim in ("chain", "draw")}
     for name, value in values.items():
         if not isinstance(value, xr.DataArray) or {dim: value.sizes.get(dim) for dim in draws} != draws:
-            found = dict(value.sizes) if isinstance(value, xr.DataArray) else f"a {type(value).__name__}"
+            description = dict(value.sizes) if isinstance(value, xr.DataArray) else f"a {type(value).__name__}"
             raise InvalidInputError(
                 f"estimand {name!r} must return an xarray.DataArray with one entry per draw, sizes {draws}; found "
-                f"{found}. Write it as a function of the posterior Dataset that keeps the dims 'chain' and 'draw'."
+                f"{description}. Write it as a function of the posterior Dataset that keeps the dims 'chain' and "
+                "'draw'."
             )
     return {name: value.transpose("chain", "draw", ...) for name, value in values.items()}
 

@@ -225,10 +225,10 @@ class Loop:
         met = set()
         for name, leaf in leaves(state):
             if isinstance(leaf, np.ndarray):
-                place = (leaf.__array_interface__["data"][0], leaf.nbytes)
-                if id(leaf) in others or not leaf.flags.writeable or (leaf.size and place in met):
+                address = (leaf.__array_interface__["data"][0], leaf.nbytes)
+                if id(leaf) in others or not leaf.flags.writeable or (leaf.size and address in met):
                     continue
-                met.add(place)
+                met.add(address)
             memory[name] = leaf
         return memory
 
@@ -289,9 +289,9 @@ class CompiledChain:
 
     def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make `steps` steps and record every `thin`-th state; return the steps made."""
-        made = int(self.loop(self.streams, self.state, self.unfinished, steps, thin, draws, counts, values))
+        n_made = int(self.loop(self.streams, self.state, self.unfinished, steps, thin, draws, counts, values))
         raise_kept()  # an exception in a Python function that the kernels called
-        return made
+        return n_made
 
 
 class WatchedChain(CompiledChain):
@@ -309,20 +309,20 @@ class WatchedChain(CompiledChain):
     def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make `steps` steps, from check to check; return the steps made, without those of a draw that fails it."""
         clock = self.state.clock
-        made = 0
+        n_made = 0
         rows = 0
-        while made < steps:
+        while n_made < steps:
             begun = int(self.unfinished.steps[0])
             checks = int(clock.steps[0] - begun).bit_length()  # at the last draw
             draws_until_check = math.ceil(((1 << checks) - (clock.steps[0] - begun)) / thin)
-            until_check = min(steps - made, draws_until_check * thin - begun)
+            until_check = min(steps - n_made, draws_until_check * thin - begun)
             done = super().advance(until_check, thin, draws[rows:], counts[rows:], values[rows:])
-            made += done
+            n_made += done
             rows += (begun + done) // thin
             if done < until_check:
-                return made
+                return n_made
             is_due = self.unfinished.steps[0] == 0 and int(clock.steps[0]).bit_length() > checks
             if is_due and not self.watch(self.begun_at, self.state.theta, counts[rows - 1]):
                 assign(self.state.proposed, self.state.theta)  # reported as the place where the check failed
-                return made - 1
-        return made
+                return n_made - 1
+        return n_made

@@ -265,9 +265,9 @@ class EffectiveDraws(_Looks):
             return None
         return self._goal(goal.draws * min(MOST_GROWTH, max(LEAST_GROWTH, missing)))
 
-    def _goal(self, wanted: float) -> Goal:
-        """Return a goal of about `wanted` draws that can be halved as often as the next goal may need."""
-        draws = min(math.ceil(wanted), self.most_draws)
+    def _goal(self, draws_wanted: float) -> Goal:
+        """Return a goal of about `draws_wanted` draws that can be halved as often as the next goal may need."""
+        draws = min(math.ceil(draws_wanted), self.most_draws)
         every = 1
         while draws > every * self.capacity:
             every *= 2

@@ -154,9 +154,9 @@ class Recorder:
         started = time.perf_counter()
         own = time.thread_time()
         try:
-            made = self.chain.advance(steps, thin, draws, counts, values)
-            rows = (self.begun + made) // thin
-            self.failure = self.chain.explain_failure() if made < steps else ""
+            n_made = self.chain.advance(steps, thin, draws, counts, values)
+            rows = (self.begun + n_made) // thin
+            self.failure = self.chain.explain_failure() if n_made < steps else ""
         except Exception as error:  # from the user's function; the draw is intact: a step writes it last
             rows = int(np.isfinite(draws).all(axis=1).sum())
             self.error = error

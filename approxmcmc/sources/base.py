@@ -176,15 +176,15 @@ class DataSource(abc.ABC):
         return f"{type(self).__name__}({len(self)} rows, {names})"
 
 
-def column_names(given: Sequence[str] | None, width: int, *, who: str) -> tuple[str, ...]:
-    """Return the `given` names of `width` columns, as text; None: x0, x1, ...
+def column_names(given_names: Sequence[str] | None, width: int, *, who: str) -> tuple[str, ...]:
+    """Return `given_names` as the names of `width` columns; None: x0, x1, ...
 
     Raises
     ------
     InvalidInputError
         When there are not `width` names, or a name occurs twice.
     """
-    names = tuple(f"x{j}" for j in range(width)) if given is None else tuple(str(name) for name in given)
+    names = tuple(f"x{j}" for j in range(width)) if given_names is None else tuple(str(name) for name in given_names)
     if len(names) != width or len(set(names)) != width:
         raise InvalidInputError(f"{who}: {width} columns need as many different names, found {list(names)}")
     return names

@@ -90,10 +90,10 @@ class ParquetFolder(DataSource):
             raise InvalidInputError(
                 "ParquetFolder.new_rows: the target does not know the files of its rows; make it from a ParquetFolder"
             )
-        here = {name: (size, time) for name, size, time in self.files}
+        current_files = {name: (size, time) for name, size, time in self.files}
         for name, state in old.items():
-            if here.get(name) != state:
-                what = "is gone" if name not in here else "was changed"
+            if current_files.get(name) != state:
+                what = "is gone" if name not in current_files else "was changed"
                 raise InvalidInputError(
                     f"ParquetFolder.new_rows: {name}, whose rows the target has, {what}; bring it back, or make the "
                     "target again from all files, or remove its block with target.remove(block)"

@@ -156,9 +156,9 @@ def parts_of(target: Target) -> Partitions | None:
     if client is None:
         return None
     data = getattr(target, "data", None)
-    of, known = _known.get(target, (None, None))
-    if known is not None and known.client is client and of is data:
-        return known
+    of, made_before = _known.get(target, (None, None))
+    if made_before is not None and made_before.client is client and of is data:
+        return made_before
     if reason := why_here(target):
         if any(is_mapped(array) for array in target.compile().data):
             warn(f"{target!r}: {reason}", ClusterWarning)

@@ -56,9 +56,9 @@ def total(parts: Sequence[Quadratic]) -> Quadratic:
 
 def spread_of(parts: Sequence[SumsOfBlocks]) -> float:
     """Return the standard deviation of the sum of all residuals over the pilot's draws, or an upper bound."""
-    known = [part.left for part in parts if part.left is not None]
+    left_out = [part.left for part in parts if part.left is not None]
     bounds = sum(part.deviations for part in parts if part.left is None)
-    return bounds + (float(np.sum(known, axis=0).std(ddof=1)) if known else 0.0)
+    return bounds + (float(np.sum(left_out, axis=0).std(ddof=1)) if left_out else 0.0)
 
 
 def left_of_light(survey: Survey, is_read: np.ndarray) -> np.ndarray | None:

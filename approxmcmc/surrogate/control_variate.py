@@ -298,15 +298,15 @@ class ControlVariate(
                 "for stratified sampling; found order=1"
             )
 
-    def _averages(self, wanted: bool | None) -> bool:
+    def _averages(self, averaged: bool | None) -> bool:
         """Return whether coefficients are averages; raise if that is wanted but not possible."""
         is_possible = self.order == 2 and has_one_predictor(self.target)
-        if wanted and not is_possible:
+        if averaged and not is_possible:
             raise IncompatibleError(
                 "ControlVariate: averaged coefficients take order=2 and a generalised linear model; found "
                 f"order={self.order} and {self.target!r}; leave averaged out"
             )
-        return (is_possible and self._names_rows) if wanted is None else bool(wanted)
+        return (is_possible and self._names_rows) if averaged is None else bool(averaged)
 
     def _place(self, at: Any, memory_limit: float) -> ExpandedRows | None:
         """Set `center`, `pilot`, `at_pilot` and the cost of finding them; return rows that a pilot has expanded."""
@@ -455,8 +455,8 @@ class ControlVariate(
             grown._light = followed_by(before, old.n_obs + light)
             new_rows = rows_of(more.data, more.n_obs, light)
             grown._light_rows = tuple(
-                followed_by(known, new) if whole.shape[:1] == (more.n_obs,) else known
-                for known, new, whole in zip(self._rows_of_light(), new_rows, more.data, strict=True)
+                followed_by(stored, new) if whole.shape[:1] == (more.n_obs,) else stored
+                for stored, new, whole in zip(self._rows_of_light(), new_rows, more.data, strict=True)
             )
         grown.always_read = np.concatenate([self.always_read, old.n_obs + np.flatnonzero(added.is_read)])
         grown._numbers = followed_by(self._numbers, added.numbers[light])
@@ -535,19 +535,19 @@ class ControlVariate(
         self, more: Regression, numbers: np.ndarray, light: np.ndarray, grown: "ControlVariate"
     ) -> CompiledDifferenceBound | None:
         """Return the bounds of old and new light rows, if those of the old ones are known."""
-        known = self._bound
+        bound = self._bound
         where = self._bound_of_rows
-        if known is None or where is None or not light.size:
-            return known
+        if bound is None or where is None or not light.size:
+            return bound
         averaged = self.averaged and where.is_averaged
         rows = None if light.size == more.n_obs else light
         places = [where.farthest]
         units = where.units
         [rates], _ = rates_of_rows(more, self.order, numbers, rows, self.center, units, places, averaged=averaged)
-        return known._replace(
-            rates=followed_by(known.rates, rates),
-            classes=with_more_rows(known.classes, rates),
-            reaches=changes_between(grown._law("how far bounds must hold")[2], known.reach, known.numbers),
+        return bound._replace(
+            rates=followed_by(bound.rates, rates),
+            classes=with_more_rows(bound.classes, rates),
+            reaches=changes_between(grown._law("how far bounds must hold")[2], bound.reach, bound.numbers),
         )
 
     def remove(self, block: str) -> "ControlVariate":
@@ -588,9 +588,9 @@ class ControlVariate(
 
     def _sums_without(self, block: str, lo: int, hi: int) -> tuple[SumsOfBlocks, ...]:
         """Return the sums of all other blocks; those of blocks with a common sum are computed again."""
-        [place] = [k for k, part in enumerate(self._sums) if block in part.names]
-        part = self._sums[place]
-        others = (*self._sums[:place], *self._sums[place + 1 :])
+        [index] = [k for k, part in enumerate(self._sums) if block in part.names]
+        part = self._sums[index]
+        others = (*self._sums[:index], *self._sums[index + 1 :])
         names = tuple(name for name in part.names if name != block)
         if not names:
             return others
@@ -599,24 +599,24 @@ class ControlVariate(
         rows = np.concatenate([np.arange(*ends[name]) for name in names])
         rows = np.setdiff1d(rows, self.always_read)
         where = rows if self._light is None else np.searchsorted(self._light, rows)
-        some = self._growing().some_rows(rows)
+        removed = self._growing().some_rows(rows)
         light = part.light
         if self.order > 0:
             order = np.arange(len(rows))
-            light = expansion_of(some, self.order).total(self.center, self._numbers[where], order)
-        curvature = expansion_of(some, 2).at(self.center) if self.order == 1 else None
+            light = expansion_of(removed, self.order).total(self.center, self._numbers[where], order)
+        curvature = expansion_of(removed, 2).at(self.center) if self.order == 1 else None
         remaining = SumsOfBlocks(names, light, curvature, None, float("nan"))  # the spread is then unknown
-        return (*self._sums[:place], remaining, *self._sums[place + 1 :])
+        return (*self._sums[:index], remaining, *self._sums[index + 1 :])
 
-    def _approximate(self, here: Quadratic) -> tuple[Laplace | None, float]:
-        """Return the attributes `laplace` and `distance_to_mode`; `here` expands the log posterior at the centre."""
+    def _approximate(self, quadratic: Quadratic) -> tuple[Laplace | None, float]:
+        """Return the attributes `laplace` and `distance_to_mode`; `quadratic`: the log posterior at the centre."""
         if self.always_read.size or self.order == 0:
             return self.pilot, float("nan")
-        if not is_positive_definite(-here.hessian):
+        if not is_positive_definite(-quadratic.hessian):
             return (self.pilot if self._names_rows else None), float("inf")
-        cov = inverse(-here.hessian)
-        step = cov @ here.gradient
-        distance = float(np.sqrt(max(here.gradient @ step, 0.0)))
+        cov = inverse(-quadratic.hessian)
+        step = cov @ quadratic.gradient
+        distance = float(np.sqrt(max(quadratic.gradient @ step, 0.0)))
         seconds, passes = self._place_cost
         return Laplace(self.center + step, cov, distance, passes, seconds), distance
 
@@ -689,55 +689,55 @@ class ControlVariate(
     def of_state(cls, target: Any, state: "StateOfControlVariate") -> "ControlVariate":
         """Return the control variates of a plain target, from their stored state; no row is read."""
         numbers, arrays, by_row = state
-        made = cls.__new__(cls)
-        made.target = target
-        made.variables = target.variables
-        made.distance_to_model = target.distance_to_model
-        made.order = numbers["order"]
-        made.averaged = numbers["averaged"]
-        made._names_rows = numbers["names_rows"]
-        made._finds_rows = numbers["finds_rows"]
-        made._memory_limit = numbers["memory_limit"]
-        made._place_cost = tuple(numbers["place_cost"])
-        made.reads_when_placed = numbers["reads_when_placed"]
-        made.center = arrays["center"]
-        made.always_read = arrays["always_read"]
-        made.at_pilot = numbers["at_pilot"]
-        made.pilot = None
+        restored = cls.__new__(cls)
+        restored.target = target
+        restored.variables = target.variables
+        restored.distance_to_model = target.distance_to_model
+        restored.order = numbers["order"]
+        restored.averaged = numbers["averaged"]
+        restored._names_rows = numbers["names_rows"]
+        restored._finds_rows = numbers["finds_rows"]
+        restored._memory_limit = numbers["memory_limit"]
+        restored._place_cost = tuple(numbers["place_cost"])
+        restored.reads_when_placed = numbers["reads_when_placed"]
+        restored.center = arrays["center"]
+        restored.always_read = arrays["always_read"]
+        restored.at_pilot = numbers["at_pilot"]
+        restored.pilot = None
         if numbers["pilot"] is not None:
             draws = arrays["pilot_draws"]
-            made.pilot = Pilot(arrays["pilot_mode"], arrays["pilot_cov"], *numbers["pilot"], draws=draws)
-        made._light = by_row.get("light")
-        made._light_rows = None
-        made._numbers = by_row["numbers"]
-        dim = len(made.center)
+            restored.pilot = Pilot(arrays["pilot_mode"], arrays["pilot_cov"], *numbers["pilot"], draws=draws)
+        restored._light = by_row.get("light")
+        restored._light_rows = None
+        restored._numbers = by_row["numbers"]
+        dim = len(restored.center)
 
         def quadratic(name: str) -> Quadratic:
             values = arrays[name]
             return Quadratic(float(values[0]), values[1 : 1 + dim], values[1 + dim :].reshape(dim, dim))
 
-        made._sums = tuple(
+        restored._sums = tuple(
             SumsOfBlocks(
                 tuple(names),
                 quadratic(f"light_{k}"),
-                quadratic(f"curvature_{k}") if made.order == 1 else None,
+                quadratic(f"curvature_{k}") if restored.order == 1 else None,
                 arrays.get(f"left_{k}"),
                 deviations,
             )
             for k, (names, deviations) in enumerate(numbers["blocks"])
         )
-        made._prior_at_center = Posterior(target, 1 if made.order == 1 else 2).prior_at(made.center)
-        made._bound = None
-        made._bound_of_rows = None
-        made._take_target(target)
-        made._expansion_cost = tuple(numbers["expansion_cost"])
+        restored._prior_at_center = Posterior(target, 1 if restored.order == 1 else 2).prior_at(restored.center)
+        restored._bound = None
+        restored._bound_of_rows = None
+        restored._take_target(target)
+        restored._expansion_cost = tuple(numbers["expansion_cost"])
         if numbers["bound"] is not None and "rates" in by_row:
             farthest, is_averaged = numbers["bound"]
-            made._bound_of_rows = BoundOfRows(arrays["units"], farthest, is_averaged)
-            kernel, constants = reach_of(target, made.order, made.center, made._bound_of_rows)
+            restored._bound_of_rows = BoundOfRows(arrays["units"], farthest, is_averaged)
+            kernel, constants = reach_of(target, restored.order, restored.center, restored._bound_of_rows)
             classes = known_classes(arrays["class_bounds"], arrays["class_starts"], by_row["rows_by_class"])
-            made._bound = CompiledDifferenceBound(kernel, constants, by_row["rates"], arrays["reaches"], classes)
-        return made
+            restored._bound = CompiledDifferenceBound(kernel, constants, by_row["rates"], arrays["reaches"], classes)
+        return restored
 
     # --- the role of a target ---
 
@@ -760,13 +760,13 @@ class ControlVariate(
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
         """Return cost and results of set-up for the trace, in addition to the target's attributes."""
-        place = "pilot" if self.at_pilot else "mode"
+        start = "pilot" if self.at_pilot else "mode"
         seconds_of_place, passes_of_place = self._place_cost
         seconds, passes = self._expansion_cost
         attrs: dict[str, Any] = {
             **self.target.setup_attrs,
-            f"setup_{place}_seconds": seconds_of_place,
-            f"setup_{place}_passes": passes_of_place,
+            f"setup_{start}_seconds": seconds_of_place,
+            f"setup_{start}_passes": passes_of_place,
             "setup_expansion_seconds": seconds,
             "setup_expansion_passes": passes,
         }
@@ -902,8 +902,8 @@ class ControlVariate(
                 f"{self!r} does not bound its terms: that takes order=2 and a generalised linear model with a known "
                 "third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
             )
-        known = linear.likelihood.third_derivative_bound
-        bound = float(bounds.max()) if known is None else known
+        constant_bound = linear.likelihood.third_derivative_bound
+        bound = float(bounds.max()) if constant_bound is None else constant_bound
         return residual_range(linear, bound, self._numbers, self._light, self._law("how far residuals spread"))
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:

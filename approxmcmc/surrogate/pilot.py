@@ -132,11 +132,11 @@ def _explore(surrogate: Surrogate, fit: Laplace) -> tuple[np.ndarray, np.ndarray
     moves = kernel_named(KERNEL)
     for steps, burn_in, shrinkage in zip(STEPS, BURN_IN, SHRINKAGE, strict=True):
         state = surrogate.new_state(surrogate.directions(cholesky), moves.length, log_step)
-        made = run(rng, moves, state, theta, steps)
-        draws = made.draws[burn_in:]
-        theta = made.draws[-1]
+        chain = run(rng, moves, state, theta, steps)
+        draws = chain.draws[burn_in:]
+        theta = chain.draws[-1]
         log_step = float(state.log_step[0])
-        rows_read += int(made.counts[:, (EVALUATIONS, GRADIENTS)].sum())
+        rows_read += int(chain.counts[:, (EVALUATIONS, GRADIENTS)].sum())
         mean = draws.mean(axis=0)
         whitened = solve_triangular(cholesky, (draws - mean).T, lower=True)
         share = len(draws) / (len(draws) + shrinkage * dim)

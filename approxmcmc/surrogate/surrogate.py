@@ -161,8 +161,8 @@ def lines_of(target: Target, rows: np.ndarray) -> tuple[Callable[..., float] | N
         return None, nothing, 1.0
     whole = target.design.matrix_of(target.design.predictors[0], rows)
     offset = np.ascontiguousarray(whole[:, -1])
-    known = offset if offset.any() else np.empty(0)
-    lines = LinesOfRows(np.ascontiguousarray(whole[:, :-1]), of_one[1], known, ALL_ROWS)
+    offsets = offset if offset.any() else np.empty(0)
+    lines = LinesOfRows(np.ascontiguousarray(whole[:, :-1]), of_one[1], offsets, ALL_ROWS)
     return of_one[0], lines, target.likelihood.predictor_scale or 1.0
 
 

@@ -212,28 +212,28 @@ class SurrogateTransition(Component, Proposal):
         Surrogate transitions only bring chains close. If proposals are independent draws of a normal distribution,
         return the proposal itself.
         """
-        known = _surrogate_of(target, self.kernel)
-        if known.normal_law is not None:
+        surrogate = _surrogate_of(target, self.kernel)
+        if surrogate.normal_law is not None:
             return self
-        walk = RandomWalk(MEETING_SCALE, preconditioner=known.cov)
+        walk = RandomWalk(MEETING_SCALE, preconditioner=surrogate.cov)
         return Mixture([self, walk], weights=[1.0 - MEETING_SHARE, MEETING_SHARE])
 
     def _compile(self, target: Target, make: Callable[..., Callable[..., float]]) -> CompiledProposal:
-        known = _surrogate_of(target, self.kernel)
-        if known.normal_law is not None:
-            center, cov = known.normal_law
+        compiled_surrogate = _surrogate_of(target, self.kernel)
+        if compiled_surrogate.normal_law is not None:
+            center, cov = compiled_surrogate.normal_law
             return crank_nicolson(0.0, center, cov, target, who="SurrogateTransition")
         dim = target.variables.size
 
         def make_state() -> Any:
             here, there = np.full((2, dim), np.nan)  # a NaN equals nothing
-            surrogate = known.make_state()
+            surrogate = compiled_surrogate.make_state()
             look = PythonCall(lambda: looks_to_reject(surrogate.log_density, here, there))
             return TransitionState(surrogate, look, self.steps, here, there, np.empty(2))
 
-        couple = make_couple(known.move_both)
+        couple = make_couple(compiled_surrogate.move_both)
         records = ("gradient_evaluations", "out_of_reach")
-        return CompiledProposal(make(known.move), make_state, couple=couple, records=records)
+        return CompiledProposal(make(compiled_surrogate.move), make_state, couple=couple, records=records)
 
 
 def _surrogate_of(target: Target, kernel: str) -> CompiledSurrogate:

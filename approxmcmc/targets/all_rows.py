@@ -76,21 +76,21 @@ class AllRows:
         return np.array([float(self.compiled.log_prior(theta)) for theta in thetas])
 
     def differences(
-        self, theta: np.ndarray, proposed: np.ndarray, some: np.ndarray | None = None
+        self, theta: np.ndarray, proposed: np.ndarray, subset: np.ndarray | None = None
     ) -> tuple[np.ndarray, float]:
         """Return log p(x_i|proposed) - log p(x_i|theta), (n_obs,), and the log-likelihood at theta: one pass.
 
-        If `some` holds indices of rows, only these rows are read: their differences are repeated up to the length
-        n_obs, and the sum of their log-likelihoods is multiplied by n_obs / len(some).
+        If `subset` holds indices of rows, only these rows are read: their differences are repeated up to the length
+        n_obs, and the sum of their log-likelihoods is multiplied by n_obs / len(subset).
         """
         n_obs = self.compiled.n_obs
-        if some is None:
+        if subset is None:
             terms = np.empty(n_obs)
             at_theta = self._pass(compare_terms, theta, proposed, terms=terms)
             return terms, at_theta
-        terms = np.empty(len(some))
-        at_theta = compare_terms(self.compiled, theta, proposed, terms=terms, rows=some)
-        return np.resize(terms, n_obs), at_theta * n_obs / len(some)
+        terms = np.empty(len(subset))
+        at_theta = compare_terms(self.compiled, theta, proposed, terms=terms, rows=subset)
+        return np.resize(terms, n_obs), at_theta * n_obs / len(subset)
 
     def _pass(self, function: Callable[..., Any], *arguments: Any, **by_row: np.ndarray) -> Any:
         """Return ``function(compiled target, *arguments, **by_row)``, or its sum over the parts on the workers."""

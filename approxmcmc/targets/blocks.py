@@ -63,7 +63,7 @@ class Blocks(tuple[Block, ...]):
         """
         if block.name in self.names:
             raise InvalidInputError(f"{who}: there is a block {block.name!r} already; give the new rows another name")
-        same = [known.name for known in self if known.content == block.content]
+        same = [stored.name for stored in self if stored.content == block.content]
         if same:
             raise InvalidInputError(
                 f"{who}: the rows of block {block.name!r} are those of block {same[0]!r}, which would count twice; if "
@@ -83,10 +83,10 @@ class Blocks(tuple[Block, ...]):
         return str(number)
 
 
-def files_of(given: Any) -> tuple[tuple[str, int, str], ...]:
-    """Return the files that rows were read from, if `given` (nested arguments) holds a source that knows its files."""
-    known = [leaf.files for leaf in leaves(given) if isinstance(leaf, DataSource) and leaf.files]
-    return known[0] if known else ()
+def files_of(rows: Any) -> tuple[tuple[str, int, str], ...]:
+    """Return the files that `rows` (nested arguments) were read from, if they hold a source that knows its files."""
+    file_lists = [leaf.files for leaf in leaves(rows) if isinstance(leaf, DataSource) and leaf.files]
+    return file_lists[0] if file_lists else ()
 
 
 class Grows(abc.ABC):

@@ -62,11 +62,11 @@ def boehning_bound(
         gaps = gaps_of_columns
         add_gap_gradient = add_gap_gradient_of_columns
     else:
-        known = design.of_all_rows(np.zeros(design.dim)).T  # offsets
-        in_offset = 0.5 * (known - known.mean(axis=1, keepdims=True))  # A o
+        offsets = design.of_all_rows(np.zeros(design.dim)).T  # offsets
+        in_offset = 0.5 * (offsets - offsets.mean(axis=1, keepdims=True))  # A o
         if weights is not None:
             in_offset *= weights[:, None]
-        constant += ((linear - 0.5 * in_offset) * known).sum(axis=1)
+        constant += ((linear - 0.5 * in_offset) * offsets).sum(axis=1)
         slope = _slope(design, linear - in_offset)[places.ravel()]
         data = (*design.arrays, touch)
         gaps = gaps_of_design

@@ -64,7 +64,7 @@ class ColumnRegression(Regression, PredictiveTarget):
         """Return the checked arguments of the user's, and keep what a worker needs to read them again."""
         who = type(self).__name__
         check_same_index(who, X=X, y=y, offset=offset, weights=weights, **{self.size_name: size})
-        y, offset, size, weights = (response_source(given) for given in (y, offset, size, weights))
+        y, offset, size, weights = (response_source(column) for column in (y, offset, size, weights))
         response = checked_array(y, "y", who=who).astype(np.float64, copy=False)
         columns = read_columns(
             X,
@@ -80,10 +80,10 @@ class ColumnRegression(Regression, PredictiveTarget):
         sizes = None if size is None else self._floats(size, self.size_name, len(response))
         return GivenRows(columns, response, offset, sizes, weights)
 
-    def _place_given(self, given: GivenRows) -> None:
+    def _place_given(self, rows: GivenRows) -> None:
         """Check and store the rows that `_read` returned."""
-        parts = given.columns.parts(len(given.y), who=type(self).__name__)
-        self._place(parts, given.offset, given.size, given.weights, given.y)
+        parts = rows.columns.parts(len(rows.y), who=type(self).__name__)
+        self._place(parts, rows.offset, rows.size, rows.weights, rows.y)
 
     def _place(
         self, parts: list[PredictorPart], offset: Any, size: np.ndarray | None, weights: Any, y: np.ndarray
@@ -110,10 +110,10 @@ class ColumnRegression(Regression, PredictiveTarget):
         """Return rows to predict."""
         return RowsOfDesign(design, self.likelihood.single, size=size, labels=labels)
 
-    def _floats(self, given: Any, name: str, n: int) -> np.ndarray:
+    def _floats(self, values: Any, name: str, n: int) -> np.ndarray:
         """Return n numbers of the user's as floats."""
         who = type(self).__name__
-        array = checked_array(given, name, who=who).astype(np.float64, copy=False)
+        array = checked_array(values, name, who=who).astype(np.float64, copy=False)
         if array.shape != (n,):
             raise InvalidInputError(f"{who}: {name} must hold {n} numbers, as y does, found shape {array.shape}")
         return array
@@ -179,9 +179,9 @@ class ColumnRegression(Regression, PredictiveTarget):
     @staticmethod
     def _refuse_columns(columns: Mapping[str, Any], *, who: str) -> None:
         """Raise if there are columns that the rows do not have."""
-        given = [name for name, column in columns.items() if column is not None]
-        if given:
-            raise InvalidInputError(f"{who}: these rows take no {' and no '.join(given)}")
+        refused = [name for name, column in columns.items() if column is not None]
+        if refused:
+            raise InvalidInputError(f"{who}: these rows take no {' and no '.join(refused)}")
 
     @property
     def _sizes(self) -> np.ndarray | None:

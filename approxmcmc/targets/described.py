@@ -35,10 +35,10 @@ def described(target: Any) -> dict[str, Any]:
         raise IncompatibleError(f"a target of rows of a regression is needed, found {target!r}")
     first = [
         {
-            "columns": [int(place) for place in predictor.columns],
-            "places": [int(place) for place in predictor.places],
-            "codes": [int(place) for place in predictor.codes],
-            "shared": [int(place) for place in predictor.shared],
+            "columns": [int(position) for position in predictor.columns],
+            "places": [int(position) for position in predictor.places],
+            "codes": [int(position) for position in predictor.codes],
+            "shared": [int(position) for position in predictor.shared],
             "values": [float(value) for value in predictor.values],
         }
         for predictor in plain.design.predictors
@@ -47,7 +47,7 @@ def described(target: Any) -> dict[str, Any]:
         "class": type(target).__name__,
         "model": model_hash(target),
         "dim": plain.design.dim,
-        "weights": [int(place) for place in plain.design.weights],
+        "weights": [int(position) for position in plain.design.weights],
         "predictors": first,
         "n_responses": len(plain.unweighted_responses),
         "largest_size": float(getattr(plain.likelihood.single, "largest_size", 1.0)),
@@ -80,7 +80,7 @@ def _made(target: Any) -> dict[str, Any] | None:
         for name in columns
     }
     slopes = coords.get("coef", [])[target.has_intercept :] if "beta" in target.variables.shapes else []
-    made = {
+    form = {
         "settings": settings,
         "slopes": slopes,
         "levels": levels,
@@ -90,16 +90,16 @@ def _made(target: Any) -> dict[str, Any] | None:
     }
     if isinstance(target, LinearRegression):
         outcomes = plain.likelihood.n_outcomes
-        return {**made, "outcomes": outcomes, "has_weights": bool(_has_offset(plain, outcomes))}
+        return {**form, "outcomes": outcomes, "has_weights": bool(_has_offset(plain, outcomes))}
     if isinstance(target, SoftmaxRegression):
-        return {**made, "classes": target._labels.tolist()}
+        return {**form, "classes": target._labels.tolist()}
     if isinstance(target, OrderedRegression):
         numbers = {"numbers": target._numbers.tolist(), "first_cutpoints": target._first_cutpoints.tolist()}
-        return {**made, "categories": list(target.categories), **numbers}
+        return {**form, "categories": list(target.categories), **numbers}
     response = target.unweighted_responses[0][:FEWEST_ROWS]
     if isinstance(target, BinaryRegression):
-        return {**made, "has_negative": target.has_negative}
-    return {**made, "responses": response.real.tolist(), "has_sizes": bool(np.iscomplexobj(response))}
+        return {**form, "has_negative": target.has_negative}
+    return {**form, "responses": response.real.tolist(), "has_sizes": bool(np.iscomplexobj(response))}
 
 
 def _has_offset(plain: Regression, predictor: int) -> bool:
@@ -113,7 +113,7 @@ def _setting(target: Any, name: str) -> Any:
     if isinstance(single, FamilyLikelihood):
         shape = single.shape
     plain = target.plain if isinstance(target, LinearRegression) else target
-    known = {
+    settings = {
         "prior_scale": getattr(plain, "prior_scale", getattr(target.prior, "scale", None)),
         "intercept": target.has_intercept,
         "alpha": shape,
@@ -126,7 +126,7 @@ def _setting(target: Any, name: str) -> Any:
         "sigma": getattr(target, "known_sigma", None),
         "sigma_scale": getattr(plain, "sigma_scale", None),
     }
-    return known[name]
+    return settings[name]
 
 
 def model_of(description: Mapping[str, Any], model: Any = None) -> Any:
@@ -137,19 +137,19 @@ def model_of(description: Mapping[str, Any], model: Any = None) -> Any:
     InvalidInputError
         If `model` is another model, or is needed and was not given.
     """
-    made = description["made"]
-    if model is None and made is None:
+    form = description["made"]
+    if model is None and form is None:
         raise InvalidInputError(
             f"the stored {description['class']} has functions of yours, which are not stored; give model=, a target of "
             "the same model with any few rows"
         )
-    found = _few_rows(description["class"], made, description["largest_size"]) if model is None else model
-    if json_like(model_hash(found)) != description["model"]:
+    candidate = _few_rows(description["class"], form, description["largest_size"]) if model is None else model
+    if json_like(model_hash(candidate)) != description["model"]:
         raise InvalidInputError(
-            f"the stored {description['class']} has another likelihood, prior or other parameters than {found!r}"
+            f"the stored {description['class']} has another likelihood, prior or other parameters than {candidate!r}"
             + ("" if model is None else ", which was given as model=")
         )
-    return found
+    return candidate
 
 
 def json_like(value: Any) -> Any:
@@ -157,46 +157,46 @@ def json_like(value: Any) -> Any:
     return [json_like(part) for part in value] if isinstance(value, list | tuple) else value
 
 
-def _few_rows(name: str, made: Mapping[str, Any], largest_size: float) -> Any:
+def _few_rows(name: str, form: Mapping[str, Any], largest_size: float) -> Any:
     """Return a target of made-up rows with all levels and classes."""
     import pandas as pd
 
     from approxmcmc import targets
 
     kind: Any = getattr(targets, name)
-    levels = made["levels"]
-    n = max(FEWEST_ROWS, *(len(of) for of in levels.values()), len(made.get("classes", made.get("categories", []))), 0)
-    dtype = np.float32 if made["is_float32"] else np.float64
+    levels = form["levels"]
+    n = max(FEWEST_ROWS, *(len(of) for of in levels.values()), len(form.get("classes", form.get("categories", []))), 0)
+    dtype = np.float32 if form["is_float32"] else np.float64
     columns: dict[str, Any] = {
-        label: np.cos(1.0 + np.arange(n) * (1.0 + j)).astype(dtype) for j, label in enumerate(made["slopes"])
+        label: np.cos(1.0 + np.arange(n) * (1.0 + j)).astype(dtype) for j, label in enumerate(form["slopes"])
     }
     for column, of in levels.items():
         columns[column] = pd.Categorical(np.resize(np.array(of, dtype=object), n), categories=of)
     rows: dict[str, Any] = {"X": pd.DataFrame(columns, index=range(n))}
-    if made["has_offset"]:
-        rows["offset"] = np.zeros((n, len(made["classes"])) if "classes" in made else n)
-    if made.get("has_weights"):
+    if form["has_offset"]:
+        rows["offset"] = np.zeros((n, len(form["classes"])) if "classes" in form else n)
+    if form.get("has_weights"):
         rows["weights"] = np.ones(n)
-    if made.get("has_sizes"):
+    if form.get("has_sizes"):
         rows["trials"] = np.full(n, largest_size)
-    return kind(**rows, y=_responses(made, n), **made["settings"])
+    return kind(**rows, y=_responses(form, n), **form["settings"])
 
 
-def _responses(made: Mapping[str, Any], n: int) -> Any:
+def _responses(form: Mapping[str, Any], n: int) -> Any:
     """Return n responses that a model accepts, with all classes."""
     import pandas as pd
 
-    if "outcomes" in made:
-        y = np.cos(np.arange(n * made["outcomes"])).reshape(n, -1)
-        return y[:, 0] if made["outcomes"] == 1 else y
-    if "classes" in made:
-        return np.resize(made["classes"], n)
-    if "categories" in made:
-        values = np.resize(np.array(made["categories"], dtype=object), n)
-        return pd.Categorical(values, categories=made["categories"], ordered=True)
-    if "has_negative" in made:
-        return np.resize([-1.0, 1.0] if made["has_negative"] else [0.0, 1.0], n)
-    return np.resize(made["responses"], n)
+    if "outcomes" in form:
+        y = np.cos(np.arange(n * form["outcomes"])).reshape(n, -1)
+        return y[:, 0] if form["outcomes"] == 1 else y
+    if "classes" in form:
+        return np.resize(form["classes"], n)
+    if "categories" in form:
+        values = np.resize(np.array(form["categories"], dtype=object), n)
+        return pd.Categorical(values, categories=form["categories"], ordered=True)
+    if "has_negative" in form:
+        return np.resize([-1.0, 1.0] if form["has_negative"] else [0.0, 1.0], n)
+    return np.resize(form["responses"], n)
 
 
 def with_rows_of(
@@ -210,12 +210,12 @@ def with_rows_of(
     """Return the regression of the described model with these rows, which are not looked at."""
     other = copy.copy(model)
     other._start_anew(())
-    made = description["made"] or {}
-    if isinstance(other, OrderedRegression) and made:
-        other._numbers = np.array(made["numbers"])
-        other._first_cutpoints = np.array(made["first_cutpoints"])
-    if isinstance(other, BinaryRegression) and made:
-        other.has_negative = made["has_negative"]
+    form = description["made"] or {}
+    if isinstance(other, OrderedRegression) and form:
+        other._numbers = np.array(form["numbers"])
+        other._first_cutpoints = np.array(form["first_cutpoints"])
+    if isinstance(other, BinaryRegression) and form:
+        other.has_negative = form["has_negative"]
     if isinstance(other, ColumnRegression) and np.iscomplexobj(responses[0]):
         other.likelihood = other.likelihood.single.covering((np.array([1j * description["largest_size"]]),))
     predictors = [

@@ -51,20 +51,20 @@ class DistinctRows(StandsForRows, Regression):
     """How many rows equal each distinct row, or the sum of their known weights; shape (D,)."""
     _rows: Regression
 
-    def __init__(self, rows: Regression, found: EqualRows) -> None:
+    def __init__(self, rows: Regression, classes: EqualRows) -> None:
         super().__init__(rows)
-        self._take(rows, found)
-        self._of_blocks: tuple[WeightsOfBlock, ...] = (WeightsOfBlock(np.arange(self.n_obs), found.weights),)
+        self._take(rows, classes)
+        self._of_blocks: tuple[WeightsOfBlock, ...] = (WeightsOfBlock(np.arange(self.n_obs), classes.weights),)
 
-    def _take(self, rows: Regression, found: EqualRows) -> None:
+    def _take(self, rows: Regression, classes: EqualRows) -> None:
         """Store the distinct rows, with their numbers or the sums of their weights as weights."""
         began = time.perf_counter()
         design = rows.design
         arrays = (design.X, design.codes, *rows.unweighted_responses)
-        X, codes, *responses = (_taken(array, found.first) for array in arrays)
+        X, codes, *responses = (_taken(array, classes.first) for array in arrays)
         self.likelihood = rows.likelihood.single
         distinct = Design(design.dim, X, codes, design.weights, design.predictors)
-        self._set_rows(distinct, tuple(responses), found.weights)
+        self._set_rows(distinct, tuple(responses), classes.weights)
         self.seconds = time.perf_counter() - began
 
     # --- blocks of rows that come and go ---

@@ -47,14 +47,14 @@ def equal_rows(arrays: Sequence[np.ndarray], weights: np.ndarray | None = None) 
     hashes, firsts, copies = map(
         np.concatenate, zip(*over_blocks(lambda *rows: _kinds(arrays, weights, *rows), N), strict=True)
     )
-    known, place, kind = np.unique(hashes, return_index=True, return_inverse=True)
-    if len(known) > LARGEST_SHARE * N:
+    distinct_hashes, first_places, kind = np.unique(hashes, return_index=True, return_inverse=True)
+    if len(distinct_hashes) > LARGEST_SHARE * N:
         return None
-    first = firsts[place]
+    first = firsts[first_places]
     totals = np.bincount(kind, copies)
 
     def are_equal(lo: int, hi: int) -> bool:
-        like = first[np.searchsorted(known, _hashes(arrays, slice(lo, hi)))]
+        like = first[np.searchsorted(distinct_hashes, _hashes(arrays, slice(lo, hi)))]
         return all(np.array_equal(array[lo:hi], array[like]) for array in arrays)
 
     order = np.argsort(first)
@@ -83,12 +83,12 @@ class KnownRows:
         """
         hashes = _hashes(arrays, slice(0, len(arrays[0])))
         near = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-        found = self._order[near]
+        candidates = self._order[near]
         is_known = self._hashes[near] == hashes
-        for known, array in zip(self._arrays, arrays, strict=True):
-            same = known[found] == array
+        for stored, array in zip(self._arrays, arrays, strict=True):
+            same = stored[candidates] == array
             is_known &= same.reshape(len(same), -1).all(axis=1)
-        return np.where(is_known, found, -1)
+        return np.where(is_known, candidates, -1)
 
 
 def merged_rows(arrays: Sequence[np.ndarray], weights: np.ndarray | None = None) -> EqualRows:
@@ -105,8 +105,8 @@ def merged_rows(arrays: Sequence[np.ndarray], weights: np.ndarray | None = None)
         same = array == array[leader]
         equal &= same.reshape(n, -1).all(axis=1)
     leader = np.where(equal, leader, np.arange(n))
-    chosen, place = np.unique(leader, return_inverse=True)
-    return EqualRows(chosen, np.bincount(place, weights).astype(np.float64))
+    chosen, class_of_row = np.unique(leader, return_inverse=True)
+    return EqualRows(chosen, np.bincount(class_of_row, weights).astype(np.float64))
 
 
 def _kinds(

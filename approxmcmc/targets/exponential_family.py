@@ -98,8 +98,8 @@ class ExponentialFamily(DoublyIntractableTarget, TwinnedTarget):
 
     def log_normalizer(self, theta: Any) -> float | None:
         """Return log Z(theta), or None if it cannot be computed."""
-        found = self._log_normalizers(self._checked_theta(theta)[np.newaxis])
-        return None if found is None else float(found[0])
+        values = self._log_normalizers(self._checked_theta(theta)[np.newaxis])
+        return None if values is None else float(values[0])
 
     @abc.abstractmethod
     def change_statistics(self) -> tuple[np.ndarray, np.ndarray]:

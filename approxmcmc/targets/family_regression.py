@@ -65,8 +65,8 @@ class FamilyRegression(ColumnRegression):
         who = type(self).__name__
         self.size_name = size_name
         rows = {"offset": offset, "size": size, "weights": weights}
-        given = self._read(X, y, intercept=intercept, coef_names=coef_names, **rows)
-        variables = given.columns.variables
+        checked_rows = self._read(X, y, intercept=intercept, coef_names=coef_names, **rows)
+        variables = checked_rows.columns.variables
         self.prior = Prior(prior_scale, prior, who=who)
         self.prior_scale = prior_scale
         self.shape_name = None if shape is not None else shape_name
@@ -87,10 +87,10 @@ class FamilyRegression(ColumnRegression):
         if shape is None:
             self.likelihood = ShapeLikelihood(family)
         else:
-            largest = None if given.size is None else float(given.size.max())
+            largest = None if checked_rows.size is None else float(checked_rows.size.max())
             self.likelihood = FamilyLikelihood(family, shape, largest_size=largest)
             self.terms_are_concave = family.is_concave
-        self._place_given(given)
+        self._place_given(checked_rows)
 
     @property
     def _single(self) -> FamilyLikelihood | ShapeLikelihood:

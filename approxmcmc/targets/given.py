@@ -12,24 +12,24 @@ from approxmcmc.sources.parts import each, leaves
 from approxmcmc.targets.checks import checked_array
 
 
-def with_sources(given: Any) -> Any:
+def with_sources(rows: Any) -> Any:
     """Return nested arguments with a source in the place of each Dask collection and Zarr array; others unchanged."""
 
     def known(leaf: Any) -> Any:
         source = as_source(leaf)
         return leaf if source is None else source
 
-    return each(known, given)
+    return each(known, rows)
 
 
-def kept(given: Any) -> Any:
-    """Return `given` if a leaf of it is a source, from which workers can read the rows again; else None."""
-    return given if any(isinstance(leaf, DataSource) for leaf in leaves(given)) else None
+def kept(rows: Any) -> Any:
+    """Return `rows` if a leaf of it is a source, from which workers can read the rows again; else None."""
+    return rows if any(isinstance(leaf, DataSource) for leaf in leaves(rows)) else None
 
 
-def checked_weights(given: Any, n: int, *, who: str) -> np.ndarray:
+def checked_weights(values: Any, n: int, *, who: str) -> np.ndarray:
     """Return a user's known weights of n rows as floats; raise unless all are positive."""
-    weights = checked_array(given, "weights", who=who).astype(np.float64, copy=False)
+    weights = checked_array(values, "weights", who=who).astype(np.float64, copy=False)
     if weights.shape != (n,):
         raise InvalidInputError(f"{who}: weights must hold {n} numbers, as y does, found shape {weights.shape}")
     if not (weights > 0.0).all():

@@ -239,9 +239,9 @@ def bound_of_design(design: Design, minorant: Minorant) -> CompiledBound:
     )
 
 
-def check_kind(kind: str, known: tuple[str, ...], at: np.ndarray | None, *, who: str) -> None:
+def check_kind(kind: str, kinds: tuple[str, ...], at: np.ndarray | None, *, who: str) -> None:
     """Raise if a target does not have this kind of bound, or a tuned bound has no theta to touch at."""
-    if kind not in known:
-        raise InvalidInputError(f"{who}: bound must be one of {known}, found {kind!r}")
+    if kind not in kinds:
+        raise InvalidInputError(f"{who}: bound must be one of {kinds}, found {kind!r}")
     if kind in ("tuned", "taylor") and at is None:
         raise InvalidInputError(f"{who}: the bound {kind!r} needs the theta at which it touches the likelihood")

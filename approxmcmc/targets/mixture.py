@@ -182,10 +182,10 @@ class GaussianMixture(TallDataTarget):
         A bin whose data are equal has one node.
         """
         bins = np.floor(self.x / (BIN_WIDTH * math.sqrt(self.variance)))
-        _, place, count = np.unique(bins, return_inverse=True, return_counts=True)
-        mean = np.bincount(place, self.x) / count
-        centred = self.x - mean[place]
-        square, cube = (np.bincount(place, centred**power) / count for power in (2, 3))
+        _, bin_of_row, count = np.unique(bins, return_inverse=True, return_counts=True)
+        mean = np.bincount(bin_of_row, self.x) / count
+        centred = self.x - mean[bin_of_row]
+        square, cube = (np.bincount(bin_of_row, centred**power) / count for power in (2, 3))
         spread = square > 0.0
         mean_spread = mean[spread]
         share = count[spread]

@@ -60,10 +60,10 @@ def parts_of_new_rows(
     return parts
 
 
-def in_memory(given: Any) -> Any:
+def in_memory(rows: Any) -> Any:
     """Return the rows of a source as an array in memory, without a local file; anything else unchanged."""
-    source = as_source(given)
-    return given if source is None else source.rows(0, len(source))
+    source = as_source(rows)
+    return rows if source is None else source.rows(0, len(source))
 
 
 def same_columns(who: str, columns: Mapping[str, tuple[bool, Any]]) -> None:
@@ -71,10 +71,10 @@ def same_columns(who: str, columns: Mapping[str, tuple[bool, Any]]) -> None:
 
     `columns` holds for each name whether the target has it, and what was given.
     """
-    for name, (has_it, given) in columns.items():
-        if has_it and given is None:
+    for name, (has_it, column) in columns.items():
+        if has_it and column is None:
             raise InvalidInputError(f"{who}: the rows of the target have {name}, so the new rows need {name}=")
-        if given is not None and not has_it:
+        if column is not None and not has_it:
             raise InvalidInputError(
                 f"{who}: the rows of the target have no {name}, so {name}= cannot be given for the new ones; make the "
                 f"target with {name}= for all rows, zeros or ones for rows without"
@@ -101,10 +101,10 @@ def _selected(table: Any, names: list[str]) -> Any:
 
 
 def _refuse_missing_columns(table: Any, needed: list[str], *, who: str) -> None:
-    given = [str(name) for name in table.columns]
-    missing = [name for name in needed if name not in given]
+    present = [str(name) for name in table.columns]
+    missing = [name for name in needed if name not in present]
     if missing:
-        raise InvalidInputError(f"{who}: the new rows lack the columns {missing}; they have {given}")
+        raise InvalidInputError(f"{who}: the new rows lack the columns {missing}; they have {present}")
 
 
 def _matrix_part(X: Any, slopes: list[str], names: list[str], *, has_intercept: bool, who: str) -> PredictorPart:
@@ -137,15 +137,15 @@ def _codes_among(table: Any, name: str, levels: list[str], *, who: str) -> np.nd
                 f"{missing[0]}"
             )
         column = column.astype("category")
-    places = {level: place for place, level in enumerate(levels)}
-    given = [str(label) for label in labels_of(column)]
+    places = {level: position for position, level in enumerate(levels)}
+    levels_of_column = [str(label) for label in labels_of(column)]
     codes = np.asarray(in_memory(codes_of(column)))
-    places_of_codes = np.array([places.get(label, -1) for label in given], dtype=np.int64)[codes]
+    places_of_codes = np.array([places.get(label, -1) for label in levels_of_column], dtype=np.int64)[codes]
     unknown = np.flatnonzero(places_of_codes < 0)
     if len(unknown):
         row = int(unknown[0])
         raise InvalidInputError(
-            f"{who}: column {name!r} of the new rows has {given[codes[row]]!r} in row {row}, which no row of the "
-            f"target had: its levels are {levels[:20]}"
+            f"{who}: column {name!r} of the new rows has {levels_of_column[codes[row]]!r} in row {row}, which no row "
+            f"of the target had: its levels are {levels[:20]}"
         )
     return places_of_codes

@@ -147,8 +147,8 @@ class OrderedRegression(ColumnRegression):
     ) -> None:
         self.categories, y, self._numbers = ordered_categories(y)
         rows = {"offset": offset, "weights": weights}
-        given = self._read(X, y, intercept=False, coef_names=coef_names, has_other_intercept=True, **rows)
-        columns = given.columns.variables
+        checked_rows = self._read(X, y, intercept=False, coef_names=coef_names, has_other_intercept=True, **rows)
+        columns = checked_rows.columns.variables
         if CUTPOINTS in columns.shapes:
             raise InvalidInputError(f"{WHO}: {CUTPOINTS!r} is the name of the cutpoints; rename the column")
         n_cutpoints = len(self.categories) - 1
@@ -165,7 +165,7 @@ class OrderedRegression(ColumnRegression):
         else:
             self.prior = Prior(prior_scale, prior, who=WHO)
         self.likelihood = OrderedLikelihood(len(self.categories))
-        self._place_given(given)
+        self._place_given(checked_rows)
         counts = np.bincount(self._y, weights=self.weights, minlength=len(self.categories))
         self._first_cutpoints = first_cutpoints((counts + 0.5) / (counts + 0.5).sum())
 

@@ -92,14 +92,14 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
 
     def some_rows(self, rows: np.ndarray) -> Self:
         """Return the target of the rows with these indices alone, which are copied."""
-        some = copy.copy(self)
-        some._start_anew(())
+        subset = copy.copy(self)
+        subset._start_anew(())
         design = self.design
         X, codes = (np.ascontiguousarray(array[rows]) for array in (design.X, design.codes))
         chosen = Design(design.dim, X, codes, design.weights, design.predictors)
         responses = tuple(np.ascontiguousarray(response[rows]) for response in self.unweighted_responses)
-        some._set_rows(chosen, responses, None if self.weights is None else self.weights[rows])
-        return some
+        subset._set_rows(chosen, responses, None if self.weights is None else self.weights[rows])
+        return subset
 
     def content_hash(self) -> str:
         """Return a hash of model and data; of model and hashes of the blocks, if rows were appended."""

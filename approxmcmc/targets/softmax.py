@@ -122,7 +122,7 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         weights: Any = None,
     ) -> None:
         check_same_index(WHO, X=X, y=y, offset=offset, weights=weights)
-        y, offset, weights = (response_source(given) for given in (y, offset, weights))
+        y, offset, weights = (response_source(column) for column in (y, offset, weights))
         response = checked_array(y, "y", who=WHO)
         columns = read_columns(X, response, intercept=intercept, coef_names=coef_names, who=WHO)
         self.given = kept((columns.designs, offset, weights, y))
@@ -153,14 +153,14 @@ class SoftmaxRegression(Regression, PredictiveTarget):
             for k in range(self.n_classes)
         }
         if offset is not None:
-            known = checked_array(offset, "offset", who=WHO).astype(np.float64, copy=False)
-            if known.shape != (n, self.n_classes):
+            offsets = checked_array(offset, "offset", who=WHO).astype(np.float64, copy=False)
+            if offsets.shape != (n, self.n_classes):
                 raise InvalidInputError(
                     f"{WHO}: offset must have shape ({n}, {self.n_classes}), a column for each class (a number for "
-                    f"each row alone would cancel), found {known.shape}"
+                    f"each row alone would cancel), found {offsets.shape}"
                 )
             for k in range(self.n_classes):
-                of_classes[str(k)].append(PredictorPart(None, known[:, [k]]))
+                of_classes[str(k)].append(PredictorPart(None, offsets[:, [k]]))
         return assemble(of_classes, self.variables, n)
 
     def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfClasses:
@@ -169,9 +169,9 @@ class SoftmaxRegression(Regression, PredictiveTarget):
         New rows may have an ``offset``, by default 0.
         """
         offset = None if rows is None else columns.pop("offset", None)
-        given = [name for name, column in columns.items() if column is not None]
-        if given:
-            raise InvalidInputError(f"predict for {WHO}: these rows take no {' and no '.join(given)}")
+        refused = [name for name, column in columns.items() if column is not None]
+        if refused:
+            raise InvalidInputError(f"predict for {WHO}: these rows take no {' and no '.join(refused)}")
         axes = {"category": [int(label) for label in self._labels]}
         if rows is None:
             return RowsOfClasses(self.design, self.likelihood.single, axes=axes).of_weighted(self.weights)
@@ -267,7 +267,9 @@ class SoftmaxRegression(Regression, PredictiveTarget):
                 eta = pm.math.dot(np.asarray(self.X, np.float64), beta.T)
             else:
                 theta = theta_of_pymc(self, self.prior.scale)
-                eta = pm.math.stack([predictor_of_pymc(self.design, one, theta) for one in self.design.predictors], 1)
+                eta = pm.math.stack(
+                    [predictor_of_pymc(self.design, predictor, theta) for predictor in self.design.predictors], 1
+                )
             observe_weighted("y", self.weights, observe, eta, observed=y)
         return model
 

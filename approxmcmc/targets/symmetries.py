@@ -35,12 +35,12 @@ class Symmetry(NamedTuple):
 def symmetry_between(
     variables: Variables,
     log_density: Callable[[np.ndarray], float],
-    one: np.ndarray,
-    other: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
     sd: np.ndarray,
     rng: np.random.Generator,
 ) -> Symmetry | None:
-    """Return the symmetry that maps the mode `one` to the mode `other`; None if no candidate passes the check.
+    """Return the symmetry that maps the mode `first` to the mode `second`; None if no candidate passes the check.
 
     Parameters
     ----------
@@ -48,16 +48,16 @@ def symmetry_between(
         Names and shapes of the parameters; labels are axes of equal length.
     log_density
         Returns the log posterior at theta, all rows included; called at most ``2 POINTS`` times for each candidate.
-    one, other
+    first, second
         The modes; shape (dim,).
     sd
-        Posterior standard deviations around `one`; shape (dim,).
+        Posterior standard deviations around `first`; shape (dim,).
     rng
         Draws the points of the check.
     """
-    for candidate in _candidates(variables, one, other, sd):
-        off = np.abs(candidate.apply(one) - other) / sd
-        if off.max() <= NEAREST and _holds(candidate, log_density, one, sd, rng):
+    for candidate in _candidates(variables, first, second, sd):
+        off = np.abs(candidate.apply(first) - second) / sd
+        if off.max() <= NEAREST and _holds(candidate, log_density, first, sd, rng):
             return candidate
     return None
 
@@ -72,18 +72,18 @@ def _holds(
     """Return whether the log density is the same at random points around `at` and at their images."""
     for _ in range(POINTS):
         theta = at + 2.0 * sd * rng.standard_normal(at.size)
-        here = log_density(theta)
-        there = log_density(candidate.apply(theta))
-        if not abs(here - there) <= ROUNDING * (1.0 + abs(here)):  # also if both are infinite
+        at_theta = log_density(theta)
+        at_image = log_density(candidate.apply(theta))
+        if not abs(at_theta - at_image) <= ROUNDING * (1.0 + abs(at_theta)):  # also if both are infinite
             return False
     return True
 
 
-def _candidates(variables: Variables, one: np.ndarray, other: np.ndarray, sd: np.ndarray) -> Iterator[Symmetry]:
-    """Yield maps that may take `one` to `other`: by signs of variables, then with labels on axes of each length too."""
+def _candidates(variables: Variables, first: np.ndarray, second: np.ndarray, sd: np.ndarray) -> Iterator[Symmetry]:
+    """Yield maps that may take `first` to `second`: by signs of variables, then by labels on axes of each length."""
     parts = variables.content
-    here, there, scale = (parts.unpack(theta) for theta in (one, other, sd))
-    yield _symmetry(parts, here, there, {}, np.arange(0), np.ones(0))
+    first_parts, second_parts, scale = (parts.unpack(theta) for theta in (first, second, sd))
+    yield _symmetry(parts, first_parts, second_parts, {}, np.arange(0), np.ones(0))
     axes_of_any = {n for shape in parts.shapes.values() for n in shape}
     # Weights of K components are K - 1 unconstrained numbers, so an axis of K - 1 may have K labels.
     for length in sorted(n for n in axes_of_any | {n + 1 for n in axes_of_any} if 1 < n <= MOST_LABELS):
@@ -91,8 +91,8 @@ def _candidates(variables: Variables, one: np.ndarray, other: np.ndarray, sd: np
         weights = {name: _Axis(0, True) for name, shape in parts.shapes.items() if shape == (length - 1,)}
         for axes in (labelled, labelled | weights) if weights else (labelled,):
             if axes:
-                order, signs = _assignment(here, there, scale, axes, length)
-                yield _symmetry(parts, here, there, axes, order, signs)
+                order, signs = _assignment(first_parts, second_parts, scale, axes, length)
+                yield _symmetry(parts, first_parts, second_parts, axes, order, signs)
 
 
 class _Axis(NamedTuple):
@@ -120,9 +120,9 @@ class _Axis(NamedTuple):
 
 
 def _assignment(
-    here: Values, there: Values, scale: Values, axes: Mapping[str, _Axis], length: int
+    first: Values, second: Values, scale: Values, axes: Mapping[str, _Axis], length: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order of the labels, and a sign for each, that bring `here` nearest to `there`; shape (length,) each.
+    """Return order and signs of the labels that bring `first` nearest to `second`; shape (length,) each.
 
     Variables that share the axis move together: label k of all of them gets the values of label ``order[k]``.
     """
@@ -130,8 +130,8 @@ def _assignment(
 
     costs = np.zeros((2, length, length))  # by sign, label of the image, label now
     for name, axis in axes.items():
-        now = axis.by_label(here[name])
-        image = axis.by_label(there[name])
+        now = axis.by_label(first[name])
+        image = axis.by_label(second[name])
         spread = np.abs(_Axis(axis.place).by_label(scale[name]))
         spread = np.vstack([spread, np.sqrt(np.square(spread).sum(axis=0))]) if axis.is_simplex else spread
         for k, sign in enumerate((1.0, 1.0) if axis.is_simplex else (1.0, -1.0)):
@@ -142,11 +142,11 @@ def _assignment(
 
 
 def _symmetry(
-    parts: Variables, here: Values, there: Values, axes: Mapping[str, _Axis], order: np.ndarray, signs: np.ndarray
+    parts: Variables, first: Values, second: Values, axes: Mapping[str, _Axis], order: np.ndarray, signs: np.ndarray
 ) -> Symmetry:
-    """Return the map by labels on `axes`, and by the signs that bring each other variable nearest to `there`."""
+    """Return the map by labels on `axes`, and by the signs that bring each other variable nearest to `second`."""
     flipped = {
-        name: -1.0 if np.linalg.norm(there[name] + here[name]) < np.linalg.norm(there[name] - here[name]) else 1.0
+        name: -1.0 if np.linalg.norm(second[name] + first[name]) < np.linalg.norm(second[name] - first[name]) else 1.0
         for name in parts.shapes
         if name not in axes
     }

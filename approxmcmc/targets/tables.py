@@ -95,8 +95,8 @@ def read_columns(
         return _of_table(X, intercept=intercept, treats_all=treats_all, coef_names=coef_names, who=who)
     X = design_source(X, intercept=intercept)
     matrix, _, labels = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
-    given = X if isinstance(X, DataSource) else matrix
-    return DesignColumns({"beta": given}, {"beta": tuple(labels)}, {}, matrix)
+    source = X if isinstance(X, DataSource) else matrix
+    return DesignColumns({"beta": source}, {"beta": tuple(labels)}, {}, matrix)
 
 
 def _of_table(X: Any, *, intercept: bool, treats_all: bool, coef_names: Any, who: str) -> DesignColumns:
@@ -123,11 +123,11 @@ def spread(part: PredictorPart, first: int, step: int) -> PredictorPart:
     return dataclasses.replace(part, entries=first + step * np.arange(part.length))
 
 
-def theta_of_pymc(target: Regression, scale: float, given: Mapping[str, Any] | None = None) -> Any:
+def theta_of_pymc(target: Regression, scale: float, variables: Mapping[str, Any] | None = None) -> Any:
     """Add the variables of a target to the PyMC model of the current context; return theta, followed by a 0.
 
-    Variables have normal priors of this scale, but those in `given`, which maps names to graphs of their entries in
-    theta. The 0 is the entry of codes of a reference level.
+    Variables have normal priors of this scale, but for those in `variables`, which maps names to graphs of their
+    entries in theta. The 0 is the entry of codes of a reference level.
     """
     import pymc as pm
     import pytensor.tensor as pt
@@ -135,8 +135,8 @@ def theta_of_pymc(target: Regression, scale: float, given: Mapping[str, Any] | N
     parts = []
     for name in target.variables.shapes:
         axes = target.variables.dims.get(name)
-        if given is not None and name in given:
-            value = given[name]
+        if variables is not None and name in variables:
+            value = variables[name]
         elif np.isinf(scale):
             value = pm.Flat(name, dims=axes)
         else:
@@ -145,18 +145,20 @@ def theta_of_pymc(target: Regression, scale: float, given: Mapping[str, Any] | N
     return pt.concatenate([*parts, np.zeros(1)])
 
 
-def predictor_of_pymc(design: Design, one: Predictor, theta: Any) -> Any:
+def predictor_of_pymc(design: Design, predictor: Predictor, theta: Any) -> Any:
     """Return a predictor of all rows as a graph of `theta`, as `theta_of_pymc` returns it.
 
     The entry `dim` of theta is 0 for codes, those of a reference level, and 1 for dense columns, which are offsets.
     """
-    dense = np.asarray(design.X[:, slice(*one.columns)], dtype=np.float64)
-    places = np.array(one.places, dtype=int)
+    dense = np.asarray(design.X[:, slice(*predictor.columns)], dtype=np.float64)
+    places = np.array(predictor.places, dtype=int)
     is_offset = places == design.dim
     eta = dense[:, ~is_offset] @ theta[places[~is_offset]]
     eta = eta + dense[:, is_offset].sum(axis=1) if is_offset.any() else eta
-    eta = sum((theta[codes] for codes in design.codes[:, slice(*one.codes)].T), eta)
-    return eta + sum(v * (1.0 if j == design.dim else theta[j]) for j, v in zip(one.shared, one.values, strict=True))
+    eta = sum((theta[codes] for codes in design.codes[:, slice(*predictor.codes)].T), eta)
+    return eta + sum(
+        v * (1.0 if j == design.dim else theta[j]) for j, v in zip(predictor.shared, predictor.values, strict=True)
+    )
 
 
 def listed(levels: Mapping[str, str]) -> str:

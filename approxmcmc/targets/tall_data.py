@@ -182,9 +182,9 @@ class TallDataTarget(
     def term_work(self) -> TermWork:
         """Operations of a term: two for each number in `data`, and three times that for a gradient."""
         numbers = sum(array.size for array in self.data) / self.n_obs
-        known = type(self)._term_gradients is not TallDataTarget._term_gradients
+        has_gradients = type(self)._term_gradients is not TallDataTarget._term_gradients
         stored = sum(array.nbytes for array in self.data) / self.n_obs
-        return TermWork(2.0 * numbers, 6.0 * numbers if known else None, stored)
+        return TermWork(2.0 * numbers, 6.0 * numbers if has_gradients else None, stored)
 
     def compile_gradient(self) -> CompiledGradient:
         """Compile the gradients of terms and prior.

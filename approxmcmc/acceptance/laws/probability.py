@@ -61,12 +61,12 @@ def orders(looks: np.ndarray) -> Iterator[Order]:
     return draw(tuple(range(int(looks[-1]))), sizes)
 
 
-def mean_over_orders(looks: np.ndarray, given: Callable[[Order], np.ndarray]) -> np.ndarray:
+def mean_over_orders(looks: np.ndarray, value_of: Callable[[Order], np.ndarray]) -> np.ndarray:
     """Return the mean of ``given(order)`` over every way to draw the looks."""
     total = np.zeros(())
     count = 0
     for order in orders(looks):
-        total = total + given(order)
+        total = total + value_of(order)
         count = count + 1
     return np.asarray(total / count)
 

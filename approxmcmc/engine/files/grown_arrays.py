@@ -96,8 +96,8 @@ def without_rows(rows: np.ndarray, lo: int, hi: int) -> np.ndarray:
     with _lock:
         for start in range(hi, len(rows), COPIED):
             piece = rows[start : start + COPIED]
-            place = lo + start - hi
-            rest[place : place + len(piece)] = piece
+            target_row = lo + start - hi
+            rest[target_row : target_row + len(piece)] = piece
         _filled[id(rest)] = len(rows) - (hi - lo)
     kept = np.asarray(rest)[: len(rows) - (hi - lo)]
     kept.flags.writeable = rows.flags.writeable
@@ -136,10 +136,10 @@ def note_stored(rows: np.ndarray, path: Path) -> None:
 def stored_rows(rows: np.ndarray, path: Path) -> int:
     """Return how many of the first rows of an array a file holds; 0 if it is not known to hold them."""
     buffer = _owner(rows)
-    known = _stored.get(id(buffer))
-    if known is None or not rows.size or known.path != path or known.first != _first_row(rows, buffer):
+    stored = _stored.get(id(buffer))
+    if stored is None or not rows.size or stored.path != path or stored.first != _first_row(rows, buffer):
         return 0
-    return known.n_rows if known.n_rows <= len(rows) else 0
+    return stored.n_rows if stored.n_rows <= len(rows) else 0
 
 
 def _first_row(rows: np.ndarray, buffer: np.ndarray) -> int:
@@ -152,9 +152,9 @@ def _moved(rows: np.ndarray, at_least: int) -> np.ndarray:
     """Return a new buffer that begins with `rows`, which a file may hold."""
     buffer = _new_buffer(rows, at_least)
     old = _owner(rows)
-    known = _stored.get(id(old))
-    if known is not None and known.first == _first_row(rows, old) and known.n_rows <= len(rows):
-        note_stored(buffer[: known.n_rows], known.path)
+    stored = _stored.get(id(old))
+    if stored is not None and stored.first == _first_row(rows, old) and stored.n_rows <= len(rows):
+        note_stored(buffer[: stored.n_rows], stored.path)
     return buffer
 
 

@@ -114,14 +114,14 @@ class UntrustedFileError(OSError):
     """Another user may have written a file."""
 
 
-def _why_not(status: os.stat_result, place: Path) -> str | None:
+def _why_not(status: os.stat_result, path: Path) -> str | None:
     if status.st_uid not in {os.geteuid(), 0}:
-        return f"{place} belongs to another user (number {status.st_uid})"
+        return f"{path} belongs to another user (number {status.st_uid})"
     writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if writable == stat.S_IWGRP and _is_private_group(status.st_gid):
         return None
     if writable:
-        return f"other users may write to {place}; `chmod go-w` it once you trust its content, or delete it"
+        return f"other users may write to {path}; `chmod go-w` it once you trust its content, or delete it"
     return None
 
 

@@ -47,45 +47,45 @@ class RowsFile(NamedTuple):
         return cls(name, tuple(row_shape), dtype, tuple(ends), tuple(hashes), (state[0], state[1]))
 
 
-def write_rows(folder: Path, name: str, rows: np.ndarray, known: RowsFile | None) -> RowsFile:
-    """Write an array to a file below `folder`; only its last rows, if the file `known` holds the first ones.
+def write_rows(folder: Path, name: str, rows: np.ndarray, stored: RowsFile | None) -> RowsFile:
+    """Write an array to a file below `folder`; only its last rows, if the file `stored` holds the first ones.
 
     Otherwise a new file is written, so that a reader of the old one is not disturbed.
     """
     rows = np.ascontiguousarray(rows)
-    if known is not None:
-        path = folder / known.name
+    if stored is not None:
+        path = folder / stored.name
         there = stored_rows(rows, path)
-        if there and there == known.ends[-1] and known.dtype == rows.dtype.str and path.exists():
-            return known if there == len(rows) else _written(path, rows, known)
-    number = 0 if known is None else 1 + int(known.name.split(".")[-2])
+        if there and there == stored.ends[-1] and stored.dtype == rows.dtype.str and path.exists():
+            return stored if there == len(rows) else _written(path, rows, stored)
+    number = 0 if stored is None else 1 + int(stored.name.split(".")[-2])
     while (folder / f"{name}.{number}.rows").exists():
         number += 1
     path = folder / f"{name}.{number}.rows"
     return _written(path, rows, RowsFile(path.name, rows.shape[1:], rows.dtype.str, (), (), (0, 0)))
 
 
-def _written(path: Path, rows: np.ndarray, known: RowsFile) -> RowsFile:
-    first = known.ends[-1] if known.ends else 0
+def _written(path: Path, rows: np.ndarray, stored: RowsFile) -> RowsFile:
+    first = stored.ends[-1] if stored.ends else 0
     digest = hashlib.sha256()
-    step = max(1, PIECE // max(known.bytes_of_row, 1))
-    with path.open("r+b" if known.ends else "xb") as file:
-        file.seek(first * known.bytes_of_row)
+    step = max(1, PIECE // max(stored.bytes_of_row, 1))
+    with path.open("r+b" if stored.ends else "xb") as file:
+        file.seek(first * stored.bytes_of_row)
         for lo in range(first, len(rows), step):
             piece = np.ascontiguousarray(rows[lo : lo + step]).data.cast("B")
             digest.update(piece)
             file.write(piece)
         file.flush()
-        if os.fstat(file.fileno()).st_size < (len(rows) + 1) * known.bytes_of_row:
-            file.truncate((int(GROWTH * len(rows)) + 1) * known.bytes_of_row)
+        if os.fstat(file.fileno()).st_size < (len(rows) + 1) * stored.bytes_of_row:
+            file.truncate((int(GROWTH * len(rows)) + 1) * stored.bytes_of_row)
         os.fsync(file.fileno())
         status = os.fstat(file.fileno())
     note_stored(rows, path)
     state = (status.st_size, status.st_mtime_ns)
-    return known._replace(ends=(*known.ends, len(rows)), hashes=(*known.hashes, digest.hexdigest()), state=state)
+    return stored._replace(ends=(*stored.ends, len(rows)), hashes=(*stored.hashes, digest.hexdigest()), state=state)
 
 
-def read_rows(folder: Path, known: RowsFile, *, check: bool | None) -> np.ndarray:
+def read_rows(folder: Path, stored: RowsFile, *, check: bool | None) -> np.ndarray:
     """Return the mapped array in a file, after a check.
 
     `check` says whether to compare the hashes of all rows, which reads them; None: only if size or time of modification
@@ -96,32 +96,32 @@ def read_rows(folder: Path, known: RowsFile, *, check: bool | None) -> np.ndarra
     InvalidInputError
         If the file is missing, cut off, or damaged.
     """
-    path = folder / known.name
+    path = folder / stored.name
     if not path.is_file():
         raise InvalidInputError(f"{path} is missing; copy the whole folder {folder} again from where it is intact")
     status = path.stat()
-    if check or (check is None and (status.st_size, status.st_mtime_ns) != known.state):
-        _compare(path, known)
-    return mapped_with_room(path, known.ends[-1], known.row_shape, np.dtype(known.dtype))
+    if check or (check is None and (status.st_size, status.st_mtime_ns) != stored.state):
+        _compare(path, stored)
+    return mapped_with_room(path, stored.ends[-1], stored.row_shape, np.dtype(stored.dtype))
 
 
-def _compare(path: Path, known: RowsFile) -> None:
+def _compare(path: Path, stored: RowsFile) -> None:
     """Raise if rows of a file are not as they were written."""
-    starts = (0, *known.ends[:-1])
+    starts = (0, *stored.ends[:-1])
 
     def hash_of(k: int) -> bytes:
         digest = hashlib.sha256()
         with path.open("rb") as file:
-            file.seek(starts[k] * known.bytes_of_row)
-            left = (known.ends[k] - starts[k]) * known.bytes_of_row
+            file.seek(starts[k] * stored.bytes_of_row)
+            left = (stored.ends[k] - starts[k]) * stored.bytes_of_row
             while left and (piece := file.read(min(PIECE, left))):
                 digest.update(piece)
                 left -= len(piece)
         return digest.digest()
 
-    for k, found in enumerate(in_threads(hash_of, range(len(known.ends)))):
-        if found.hex() != known.hashes[k]:
+    for k, found in enumerate(in_threads(hash_of, range(len(stored.ends)))):
+        if found.hex() != stored.hashes[k]:
             raise InvalidInputError(
-                f"{path} is damaged: rows {starts[k]} to {known.ends[k] - 1} are not as they were written. Copy the "
+                f"{path} is damaged: rows {starts[k]} to {stored.ends[k] - 1} are not as they were written. Copy the "
                 "folder again from where it is intact, or make the target again"
             )

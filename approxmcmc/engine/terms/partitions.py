@@ -67,9 +67,10 @@ class Partitions:
                 f"passes on Dask: the scheduler at {self.address} has no worker; start some, or call outside of "
                 "the client's `with` block, and this process makes the passes"
             )
-        known = client.submit(_itself, recipe, pure=False)  # a task, because scattered data are lost with their worker
+        # The recipe is the result of a task, because scattered data are lost with their worker.
+        shared_recipe = client.submit(_itself, recipe, pure=False)
         lows, highs = zip(*where, strict=True)
-        self.parts = client.map(_made, lows, highs, make_part=make_part, recipe=known, pure=False)
+        self.parts = client.map(_made, lows, highs, make_part=make_part, recipe=shared_recipe, pure=False)
 
     def map(self, function: Callable[..., Any], *arguments: Any) -> Iterator[tuple[int, Any]]:
         """Yield (k, ``function(part k, *arguments)``) in the order in which parts finish; errors of tasks are raised.
@@ -118,7 +119,7 @@ def _made(lo: int, hi: int, make_part: Callable[[Any, int, int], Any], recipe: A
 
 
 def _filled(part: Any, function: Callable[..., Any], arguments: tuple[Any, ...], like: dict[str, Any]) -> Any:
-    by_row = {name: np.empty((len(part) * wanted, *shape), dtype) for name, (wanted, shape, dtype) in like.items()}
+    by_row = {name: np.empty((len(part) * per_row, *shape), dtype) for name, (per_row, shape, dtype) in like.items()}
     return function(part, *arguments, **by_row), by_row
 
 

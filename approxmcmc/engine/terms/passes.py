@@ -80,14 +80,14 @@ def log_likelihood_ratios(target: CompiledTarget, thetas: np.ndarray, proposed: 
 
     def block(lo: int, hi: int) -> np.ndarray:
         sums = np.zeros(len(thetas))
-        here, there = np.empty((2, TILE))
+        at_theta, at_proposed = np.empty((2, TILE))
         for start in range(lo, hi, TILE):
             stop = min(start + TILE, hi)
             for k, pair in enumerate(zip(thetas, proposed, strict=True)):
-                for theta, out in zip(pair, (here, there), strict=True):
+                for theta, out in zip(pair, (at_theta, at_proposed), strict=True):
                     target.log_terms(theta, target.data, ALL_ROWS, start, stop, out)
                 with np.errstate(invalid="ignore"):  # infinite terms at both states
-                    sums[k] += (there - here)[: stop - start].sum()
+                    sums[k] += (at_proposed - at_theta)[: stop - start].sum()
         return sums
 
     return sum_over_blocks(block, target.n_obs)

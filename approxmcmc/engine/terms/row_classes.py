@@ -63,8 +63,8 @@ def known_classes(bounds: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> R
     return RowClasses(alias_table(sums), bounds, starts, rows, float(sums.sum()))
 
 
-def with_more_rows(known: RowClasses, weights: np.ndarray) -> RowClasses:
-    """Return the classes of `known` rows and those of more rows behind them, with the positive weights `weights`.
+def with_more_rows(classes: RowClasses, weights: np.ndarray) -> RowClasses:
+    """Return `classes` extended by the classes of more rows behind them, with the positive weights `weights`.
 
     The new rows get classes of their own, so that no old row moves: a few hundred slots more for each call.
 
@@ -75,11 +75,11 @@ def with_more_rows(known: RowClasses, weights: np.ndarray) -> RowClasses:
     ([1, 0, 2], 3)
     """
     more = row_classes(weights)
-    n = len(known.rows)
-    bounds = np.concatenate([known.bounds, more.bounds])
-    starts = np.concatenate([known.starts[:-1], n + more.starts])
-    fits = n + len(more.rows) < 1 << 31 or known.rows.dtype == np.int64
-    rows = followed_by(known.rows if fits else known.rows.astype(np.int64), n + more.rows.astype(np.int64))
+    n = len(classes.rows)
+    bounds = np.concatenate([classes.bounds, more.bounds])
+    starts = np.concatenate([classes.starts[:-1], n + more.starts])
+    fits = n + len(more.rows) < 1 << 31 or classes.rows.dtype == np.int64
+    rows = followed_by(classes.rows if fits else classes.rows.astype(np.int64), n + more.rows.astype(np.int64))
     return known_classes(bounds, starts, rows)
 
 

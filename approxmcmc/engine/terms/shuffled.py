@@ -91,11 +91,11 @@ def word_of(data: Sequence[np.ndarray], n_obs: int) -> type[np.signedinteger]:
     return np.dtype(f"i{min(sizes, default=8)}").type
 
 
-def check_place(place: str, *, who: str) -> None:
-    """Raise unless `place` is "memory", "disk" or an existing folder."""
-    if not isinstance(place, str) or (place not in PLACES and not Path(place).is_dir()):
+def check_place(storage: str, *, who: str) -> None:
+    """Raise unless `storage` is "memory", "disk" or an existing folder."""
+    if not isinstance(storage, str) or (storage not in PLACES and not Path(storage).is_dir()):
         raise InvalidInputError(
-            f"{who}: shuffled_copy must be one of {PLACES} or a folder that exists, found {place!r}"
+            f"{who}: shuffled_copy must be one of {PLACES} or a folder that exists, found {storage!r}"
         )
 
 
@@ -105,7 +105,7 @@ def order_of_files(n_obs: int) -> np.ndarray:
 
 
 def shuffled_copy(
-    data: Sequence[np.ndarray], permutation: np.ndarray, place: str, *, named: bool = False
+    data: Sequence[np.ndarray], permutation: np.ndarray, storage: str, *, named: bool = False
 ) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
     """Return the data in the order of `permutation`, and the arrays that a reshuffle moves.
 
@@ -115,7 +115,7 @@ def shuffled_copy(
         C-contiguous arrays of numbers or booleans, of 1, 2, 4 or 8 bytes each.
     permutation
         Indices of the rows in their new order; shape (N,).
-    place
+    storage
         ``"memory"``; ``"disk"``: files below the package's cache folder; or a folder for these files.
     named
         Whether copies of arrays in files of their own are also named files, which must not be changed.
@@ -134,10 +134,10 @@ def shuffled_copy(
         if not copied:
             copy.append(array)
             continue
-        if place == "memory" or array.size == 0:
+        if storage == "memory" or array.size == 0:
             new = _in_memory(array, permutation)
         else:
-            new = _on_disk(array, permutation, place, named=named and has_named_file(array))
+            new = _on_disk(array, permutation, storage, named=named and has_named_file(array))
         rows.append(new.view(word).reshape(n_obs, -1))
         view = new.view()
         view.flags.writeable = array.flags.writeable
@@ -156,9 +156,9 @@ def _in_memory(array: np.ndarray, permutation: np.ndarray) -> np.ndarray:
     return new
 
 
-def _on_disk(array: np.ndarray, permutation: np.ndarray, place: str, *, named: bool) -> np.ndarray:
+def _on_disk(array: np.ndarray, permutation: np.ndarray, storage: str, *, named: bool) -> np.ndarray:
     """Return the rows in the order of `permutation`, in a file; a `named` file that exists is not written again."""
-    folder = user_cache("shuffled_data") if place == "disk" else Path(place)
+    folder = user_cache("shuffled_data") if storage == "disk" else Path(storage)
     blocks = in_order(array, permutation, folder)
     if named:
         name = content_hash(array, permutation[:TERMS_COMPARED])  # so many numbers of a random order identify it

@@ -35,7 +35,7 @@ LATTICE = 2048  # M, the number of steps of the lattice
 PAIRS_AT_ONCE = 512
 
 
-def acceptance_of_exchange(model: CountedModel, n_auxiliary: float, wanted: np.ndarray | None = None) -> np.ndarray:
+def acceptance_of_exchange(model: CountedModel, n_auxiliary: float, pairs: np.ndarray | None = None) -> np.ndarray:
     """Return E min(1, a^) for every pair of points of a symmetric proposal.
 
     Parameters
@@ -44,7 +44,7 @@ def acceptance_of_exchange(model: CountedModel, n_auxiliary: float, wanted: np.n
         The posterior on the grid.
     n_auxiliary
         N >= 1; ``inf`` is Metropolis-Hastings, a^ = a.
-    wanted
+    pairs
         Pairs to compute, shape (n, n); other pairs get 0.
 
     Returns
@@ -53,15 +53,15 @@ def acceptance_of_exchange(model: CountedModel, n_auxiliary: float, wanted: np.n
         Shape (n, n), row: current, column: proposed. With three or more draws the values are too low, by at most
         :func:`lattice_error`.
     """
-    rows, columns = _pairs(model, wanted)
-    found = np.zeros((len(model.points),) * 2)
+    rows, columns = _pairs(model, pairs)
+    acceptance = np.zeros((len(model.points),) * 2)
     if math.isinf(n_auxiliary):
-        found[rows, columns] = np.exp(np.minimum(_log_ratio(model, rows, columns), 0.0))
-        return found
-    for i, j, log_draws, law in single_draws(model, wanted):
+        acceptance[rows, columns] = np.exp(np.minimum(_log_ratio(model, rows, columns), 0.0))
+        return acceptance
+    for i, j, log_draws, law in single_draws(model, pairs):
         shares = np.exp(np.minimum(log_draws - math.log(n_auxiliary), 0.0))
-        found[i, j] = _mean_of_capped_sum(shares, law, int(n_auxiliary))
-    return found
+        acceptance[i, j] = _mean_of_capped_sum(shares, law, int(n_auxiliary))
+    return acceptance
 
 
 class ExpectedMinima(NamedTuple):
@@ -73,33 +73,35 @@ class ExpectedMinima(NamedTuple):
     below_a: np.ndarray
 
 
-def expected_minima(model: CountedModel, n_auxiliary: int, wanted: np.ndarray) -> ExpectedMinima:
+def expected_minima(model: CountedModel, n_auxiliary: int, pairs: np.ndarray) -> ExpectedMinima:
     """Return log a and the means of the three minima for the wanted pairs; log a is 0 for other pairs.
 
     With three or more draws the means are too low, by at most :func:`lattice_error` times the largest value of the
     minimum.
     """
-    rows, columns = _pairs(model, wanted)
-    found = ExpectedMinima(*np.zeros((4, len(model.points), len(model.points))))
-    found.log_a[rows, columns] = _log_ratio(model, rows, columns)
-    for i, j, log_draws, law in single_draws(model, wanted):
-        log_a = found.log_a[i, j]
+    rows, columns = _pairs(model, pairs)
+    expected = ExpectedMinima(*np.zeros((4, len(model.points), len(model.points))))
+    expected.log_a[rows, columns] = _log_ratio(model, rows, columns)
+    for i, j, log_draws, law in single_draws(model, pairs):
+        log_a = expected.log_a[i, j]
         log_shares = log_draws - math.log(n_auxiliary)
         sums, weights = _law_of_capped_sum(np.exp(np.minimum(log_shares, 0.0)), law, n_auxiliary)
-        found.accepted[i, j] = (weights * np.minimum(sums, 1.0)).sum(axis=1)
-        found.both_accept[i, j] = (weights * np.minimum(sums, np.exp(np.minimum(log_a, 0.0))[:, None])).sum(axis=1)
-        found.below_a[i, j] = found.both_accept[i, j]
+        expected.accepted[i, j] = (weights * np.minimum(sums, 1.0)).sum(axis=1)
+        expected.both_accept[i, j] = (weights * np.minimum(sums, np.exp(np.minimum(log_a, 0.0))[:, None])).sum(axis=1)
+        expected.below_a[i, j] = expected.both_accept[i, j]
         if (high := log_a > 0.0).any():  # min(a, a^) = a min(1, a^/a)
             shares = np.exp(np.minimum(log_shares[high] - log_a[high, None], 0.0))
-            found.below_a[i[high], j[high]] = np.exp(log_a[high]) * _mean_of_capped_sum(shares, law[high], n_auxiliary)
-    return found
+            expected.below_a[i[high], j[high]] = np.exp(log_a[high]) * _mean_of_capped_sum(
+                shares, law[high], n_auxiliary
+            )
+    return expected
 
 
-def _pairs(model: CountedModel, wanted: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _pairs(model: CountedModel, pairs: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     n = len(model.points)
     possible = np.isfinite(model.log_prior)
-    wanted = ~np.eye(n, dtype=bool) if wanted is None else wanted & ~np.eye(n, dtype=bool)
-    return np.nonzero(wanted & possible[:, None] & possible[None, :])  # type: ignore[return-value]  # two axes
+    pairs = ~np.eye(n, dtype=bool) if pairs is None else pairs & ~np.eye(n, dtype=bool)
+    return np.nonzero(pairs & possible[:, None] & possible[None, :])  # type: ignore[return-value]  # two axes
 
 
 def _log_ratio(model: CountedModel, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -108,13 +110,13 @@ def _log_ratio(model: CountedModel, rows: np.ndarray, columns: np.ndarray) -> np
 
 
 def single_draws(
-    model: CountedModel, wanted: np.ndarray | None = None
+    model: CountedModel, pairs: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """Yield batches of pairs of points: indices of theta, of theta', log a^ of one draw, and its probabilities.
 
     The last two have shape (pairs, values): one column for each value that the draw's statistic can have.
     """
-    rows, columns = _pairs(model, wanted)
+    rows, columns = _pairs(model, pairs)
     law = model.law_of_statistics()[0]
     for start in range(0, rows.size, PAIRS_AT_ONCE):
         i = rows[start : start + PAIRS_AT_ONCE]
@@ -125,14 +127,14 @@ def single_draws(
 
 
 def standard_deviation_of_ratio(
-    model: CountedModel, log_a: np.ndarray, n_auxiliary: int, wanted: np.ndarray
+    model: CountedModel, log_a: np.ndarray, n_auxiliary: int, pairs: np.ndarray
 ) -> np.ndarray:
     """Return sd(a^), which bounds E|a^ - a| (lemma 3.1), for the wanted pairs of points, 0 for others; (n, n)."""
-    found = np.zeros(wanted.shape)
-    for i, j, log_draws, law in single_draws(model, wanted):
+    deviation = np.zeros(pairs.shape)
+    for i, j, log_draws, law in single_draws(model, pairs):
         error = np.exp(log_draws) - np.exp(log_a[i, j])[:, None]
-        found[i, j] = np.sqrt((law * error**2).sum(axis=1) / n_auxiliary)
-    return found
+        deviation[i, j] = np.sqrt((law * error**2).sum(axis=1) / n_auxiliary)
+    return deviation
 
 
 def lattice_error(n_auxiliary: float) -> float:
@@ -193,9 +195,9 @@ def _capped_convolution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
     size = next_fast_len(2 * a.shape[1] - 1, real=True)
     full = irfft(rfft(a, size) * rfft(b, size), size)
-    found = np.maximum(full[:, : a.shape[1]], 0.0)
-    found[:, -1] = np.maximum(1.0 - found[:, :-1].sum(axis=1), 0.0)
-    return np.asarray(found)
+    law = np.maximum(full[:, : a.shape[1]], 0.0)
+    law[:, -1] = np.maximum(1.0 - law[:, :-1].sum(axis=1), 0.0)
+    return np.asarray(law)
 
 
 class DrawsLaw(NamedTuple):

@@ -115,8 +115,8 @@ class AuxiliaryProgram(StepProgram):
 
     def _log_density(self, theta: np.ndarray) -> float:
         prior = float(self.log_prior(theta))
-        known = self.likelihood.log_likelihood(theta) if prior > -math.inf else None
-        return prior if known is None else prior + known
+        log_likelihood = self.likelihood.log_likelihood(theta) if prior > -math.inf else None
+        return prior if log_likelihood is None else prior + log_likelihood
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> Chain:
         """Start a chain at `theta`, inside the support of the prior."""
@@ -173,19 +173,19 @@ class AuditedChain:
         begun = unfinished.steps[0]
         audits = new_audit_list(steps, state.theta.size)
         self.chain.state = state._replace(audits=audits)
-        made = self.chain.advance(steps, thin, draws, counts, values)
+        n_made = self.chain.advance(steps, thin, draws, counts, values)
         self.chain.state = state  # the list of audits is not part of the chain's state
-        finished = (begun + made) // thin
+        finished = (begun + n_made) // thin
         for k in range(audits.length[0]):
             log_ratio = audits.log_rest[k]
             if log_ratio > -math.inf:
-                there = tuple(audits.proposed[k])
-                here = tuple(audits.theta[k])
-                log_ratio += self.log_likelihood(there) - self.log_likelihood(here)
+                theta_after = tuple(audits.proposed[k])
+                theta_before = tuple(audits.theta[k])
+                log_ratio += self.log_likelihood(theta_after) - self.log_likelihood(theta_before)
             exact = int(audits.threshold[k] < log_ratio)
             row = (begun + audits.step[k] - first) // thin
             book_audit(int(audits.decision[k]), exact, counts[row] if row < finished else unfinished.counts)
-        return made
+        return n_made
 
 
 def exchange_program(
@@ -248,14 +248,14 @@ def langevin_program(
     lower = np.ascontiguousarray(np.linalg.cholesky(sigma))
     log_prior = target.compile_log_prior()
     observed = target.observed_statistics
-    wanted = sampler.target_acceptance
+    target_rate = sampler.target_acceptance
 
     def make_states(theta: np.ndarray, rng: np.random.Generator) -> tuple[DriftState, RatioState]:
         here, there = (np.empty((sampler.n_auxiliary, dim)) for _ in range(2))
         drift = DriftState(
             sigma=sigma,
             lower=lower,
-            wanted=wanted or 0.0,
+            wanted=target_rate or 0.0,
             log_factor=np.zeros(1),
             log_prior=log_prior,
             observed=observed,
@@ -271,7 +271,7 @@ def langevin_program(
         return drift, RatioState(observed, simulator.make_state(), for_ratio)
 
     def describe(drift: DriftState) -> dict[str, float]:
-        return {} if wanted is None else {"step_size": sampler.step_size * math.exp(2.0 * drift.log_factor[0])}
+        return {} if target_rate is None else {"step_size": sampler.step_size * math.exp(2.0 * drift.log_factor[0])}
 
     return AuxiliaryProgram(
         target,

@@ -72,9 +72,9 @@ def touching_point(target: Target, kind: str, at: Any) -> tuple[np.ndarray | Non
         return point, {}
     if kind not in TOUCHING:
         return None, {}
-    found = find_mode(target, tolerance=TOLERANCE, progress=_Reporter())
-    took = {"passes": found.passes, "likelihood_evaluations": found.passes * target.n_obs, "seconds": found.seconds}
-    return found.theta, {f"setup_mode_{name}": value for name, value in took.items()}
+    mode = find_mode(target, tolerance=TOLERANCE, progress=_Reporter())
+    took = {"passes": mode.passes, "likelihood_evaluations": mode.passes * target.n_obs, "seconds": mode.seconds}
+    return mode.theta, {f"setup_mode_{name}": value for name, value in took.items()}
 
 
 def checked_bound(

@@ -66,10 +66,10 @@ def _conditional(
         values.append(np.array([conditionals.terms_at(x, site) for x in at]))
     if not has_closed_form(test, n):
         refuse_impossible_terms(test, np.stack(values))
-    one, used = acceptance_probability(
+    probability_of_one, used = acceptance_probability(
         test, values[1] - values[0], np.zeros(len(points)), method=method, conditional=True
     )
-    return np.stack([1.0 - one, one], axis=1), used
+    return np.stack([1.0 - probability_of_one, probability_of_one], axis=1), used
 
 
 def _site_kernel(points: np.ndarray, law: np.ndarray, site: int, stride: int) -> np.ndarray:

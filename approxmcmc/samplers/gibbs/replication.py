@@ -153,13 +153,13 @@ def replicate_sites(
     n_terms = target.compile_conditionals(fields=False).n_terms
     seeds = np.random.SeedSequence(int(own.audit.random() * 2**52)).generate_state(len(states))
     for state, site, seed in zip(states, sites, seeds, strict=True):
-        found = realised_conditional(
+        realised = realised_conditional(
             target, test, state[None], [site], replications=replications, random_seed=int(seed)
         ).isel(context=0)
         n = int(n_terms[site])
-        touched = round(float(found["data_fraction"]) * n * replications)
-        accepted = round(float(found["realised"]) * replications)
-        yield Decision(float(found["log_odds"]), float(found["tau"]), n, "barker", accepted, touched)
+        touched = round(float(realised["data_fraction"]) * n * replications)
+        accepted = round(float(realised["realised"]) * replications)
+        yield Decision(float(realised["log_odds"]), float(realised["tau"]), n, "barker", accepted, touched)
 
 
 def _log_odds(

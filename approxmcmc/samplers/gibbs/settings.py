@@ -106,9 +106,12 @@ class Gibbs(Component, TestedSampler):
 
     def __post_init__(self) -> None:
         """Check the names, and that `test` is an `AcceptanceTest`."""
-        for name, value, known in (("scan", self.scan, tuple(SCANS)), ("conditional", self.conditional, CONDITIONALS)):
-            if value not in known:
-                raise InvalidInputError(f"Gibbs: {name} must be one of {known}, found {value!r}")
+        for name, value, choices in (
+            ("scan", self.scan, tuple(SCANS)),
+            ("conditional", self.conditional, CONDITIONALS),
+        ):
+            if value not in choices:
+                raise InvalidInputError(f"Gibbs: {name} must be one of {choices}, found {value!r}")
         check_test(self.test, who="Gibbs")
 
     def build(self, target: DiscreteTarget, *, audit_every: int | str | None = "auto") -> GibbsProgram:

@@ -127,7 +127,7 @@ def couple(
     built = proposal.build_proposal(target)
     propose = built.propose
     propose_both = coupling_of_proposal(proposal, built, adapted)
-    known: CompiledTarget = target.compile()
+    compiled: CompiledTarget = target.compile()
     rows = AllRows(target)
     dim = target.variables.size
 
@@ -135,11 +135,11 @@ def couple(
         return float(rows.log_densities(theta[None])[0])
 
     def start(theta: np.ndarray, log_likelihood: float) -> Walker:
-        log_prior = float(known.log_prior(theta))
+        log_prior = float(compiled.log_prior(theta))
         if log_prior == -math.inf:  # the first proposal inside the support is then accepted
             log_likelihood = 0.0
         elif math.isnan(log_likelihood):
-            log_likelihood = float(full_terms(known.log_terms, theta, known.data, known.n_obs).sum())
+            log_likelihood = float(full_terms(compiled.log_terms, theta, compiled.data, compiled.n_obs).sum())
         return Walker(
             theta,
             theta.copy(),
@@ -154,11 +154,11 @@ def couple(
             counts=np.zeros(len(COUNT_NAMES), dtype=np.int64),
             look=np.full(2, math.nan),
             there=np.full(2, math.nan),
-            log_prior=known.log_prior,
-            log_terms=known.log_terms,
-            data=known.data,
-            n_obs=known.n_obs,
-            prior_rows=known.prior_rows,
+            log_prior=compiled.log_prior,
+            log_terms=compiled.log_terms,
+            data=compiled.data,
+            n_obs=compiled.n_obs,
+            prior_rows=compiled.prior_rows,
             memory_order=np.empty(0, dtype=np.int64),
             work=np.empty(BATCH),
             noise=np.empty((2, dim)),
@@ -171,7 +171,7 @@ def couple(
         propose, propose_both, RULES[rule].threshold, MIRRORS[rule], weigh, is_unreachable, go_there, True
     )
     point = np.asarray(target.initial_point(), dtype=np.float64)
-    return CompiledCoupling(name, step, start, shared, point, known.n_obs, rule, log_density)
+    return CompiledCoupling(name, step, start, shared, point, compiled.n_obs, rule, log_density)
 
 
 def why_no_audits(

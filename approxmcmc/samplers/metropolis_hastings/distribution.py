@@ -64,20 +64,20 @@ def proposed(proposal: Proposal, target: Target, states: np.ndarray) -> np.ndarr
     return steps
 
 
-def acceptance_by_density(log_density: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return min(1, p(x') / p(x)) of the `wanted` pairs of states with positive density, 0 elsewhere; (n, n)."""
+def acceptance_by_density(log_density: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Return min(1, p(x') / p(x)) of those `pairs` of states that have positive density, 0 elsewhere; (n, n)."""
     possible = np.isfinite(log_density)
-    inside = wanted & possible[:, None] & possible
+    inside = pairs & possible[:, None] & possible
     rows, columns = np.nonzero(inside)
-    found = np.zeros(wanted.shape)
-    found[rows, columns] = exact_probability(log_density[columns] - log_density[rows], "metropolis")
-    return found
+    acceptance = np.zeros(pairs.shape)
+    acceptance[rows, columns] = exact_probability(log_density[columns] - log_density[rows], "metropolis")
+    return acceptance
 
 
 def acceptance_by_test(
-    target: Any, test: AcceptanceTest, points: np.ndarray, wanted: np.ndarray, method: str
+    target: Any, test: AcceptanceTest, points: np.ndarray, asked: np.ndarray, method: str
 ) -> tuple[np.ndarray, str]:
-    """Return the test's acceptance probabilities for the `wanted` pairs of `points`, (n, n), and the method used.
+    """Return the test's acceptance probabilities for the `asked` pairs of `points`, (n, n), and the method used.
 
     Entries of other pairs have no meaning.
     """
@@ -90,9 +90,9 @@ def acceptance_by_test(
     if method != "closed form":
         refuse_impossible_terms(test, terms[np.isfinite(prior)])
     if method == "enumerate":
-        return _pair_by_pair(test, terms, prior, possible, wanted, method)
+        return _pair_by_pair(test, terms, prior, possible, asked, method)
     if not test.uses_ratio:
-        return np.ones(wanted.shape), method
+        return np.ones(asked.shape), method
     # All pairs at once, because sums and scales of differences follow from sums and inner products of the terms.
     terms = terms[possible] / test.temperature
     pairs = np.ix_(possible, possible)
@@ -100,18 +100,18 @@ def acceptance_by_test(
     log_ratio = log_density[None, :] - log_density[:, None]
     tau = _scales(terms) if method == "gaussian" else np.zeros(log_ratio.shape)
     acceptance = np.zeros(log_ratio.shape)
-    inside = wanted[pairs]
+    inside = asked[pairs]
     acceptance[inside] = gaussian_probability(test, log_ratio[inside], tau[inside], n_obs, test.rule)
     return _of_all_states(acceptance, possible), method
 
 
 def _pair_by_pair(
-    test: AcceptanceTest, terms: np.ndarray, prior: np.ndarray, possible: np.ndarray, wanted: np.ndarray, method: str
+    test: AcceptanceTest, terms: np.ndarray, prior: np.ndarray, possible: np.ndarray, asked: np.ndarray, method: str
 ) -> tuple[np.ndarray, str]:
     terms = terms[possible]
     prior = prior[possible]
     acceptance = np.zeros((len(prior), len(prior)))
-    rows, columns = np.nonzero(wanted[np.ix_(possible, possible)])
+    rows, columns = np.nonzero(asked[np.ix_(possible, possible)])
     used = "enumerate"
     at_once = max(1, ENTRIES_AT_ONCE // terms.shape[1])
     for start in range(0, rows.size, at_once):
@@ -126,10 +126,10 @@ def _of_all_states(acceptance: np.ndarray, possible: np.ndarray) -> np.ndarray:
 
     A chain accepts every proposal of a possible state from an impossible one, and never enters an impossible one.
     """
-    found = np.zeros((len(possible), len(possible)))
-    found[:, possible] = 1.0
-    found[np.ix_(possible, possible)] = acceptance
-    return found
+    whole = np.zeros((len(possible), len(possible)))
+    whole[:, possible] = 1.0
+    whole[np.ix_(possible, possible)] = acceptance
+    return whole
 
 
 def _scales(terms: np.ndarray) -> np.ndarray:

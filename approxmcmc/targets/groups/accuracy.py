@@ -72,8 +72,8 @@ def points(law: Laplace, scales: Sequence[int]) -> np.ndarray:
     """
     noise = np.random.default_rng(1).standard_normal((DRAWS, law.mode.size))
     ends = np.zeros((2 * len(scales), law.mode.size))
-    for place, j in enumerate(scales):
-        ends[2 * place : 2 * place + 2, j] = ALONG_SCALE * np.sqrt(law.cov[j, j]) * np.array([1.0, -1.0])
+    for index, j in enumerate(scales):
+        ends[2 * index : 2 * index + 2, j] = ALONG_SCALE * np.sqrt(law.cov[j, j]) * np.array([1.0, -1.0])
     return np.asarray(law.mode + np.vstack([np.zeros((1, law.mode.size)), WIDER * noise @ law.cholesky.T, ends]))
 
 
@@ -94,7 +94,7 @@ def points_of_tails(target: Any, law: Laplace, groups: np.ndarray) -> tuple[np.n
         return float(log_prior(theta) + terms_of(better, theta[None], groups).sum() / share)
 
     highest = log_density(law.mode)
-    found = []
+    thetas = []
     shares = []
     for j in target.scale_coordinates:
         first = ALONG_SCALE * np.sqrt(law.cov[j, j])
@@ -108,10 +108,10 @@ def points_of_tails(target: Any, law: Laplace, groups: np.ndarray) -> tuple[np.n
                 theta = law.mode.copy()
                 theta[j] += direction * distance
                 drop = highest - log_density(theta)
-                found.append(theta)
+                thetas.append(theta)
                 deviations = ALONG_SCALE * distance / first
                 shares.append(min(1.0, math.exp(-drop) * deviations / math.sqrt(8.0 * math.pi)))
-    return np.array(found).reshape((-1, law.mode.size)), np.array(shares)
+    return np.array(thetas).reshape((-1, law.mode.size)), np.array(shares)
 
 
 def _with_more_nodes(target: Any) -> Any:
@@ -136,10 +136,10 @@ def changes_of_error(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.
 def terms_of(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return the terms of `groups` at each of `thetas`; shape (thetas, groups)."""
     compiled = target.compile()
-    found = np.empty((len(thetas), len(groups)))
-    for theta, out in zip(thetas, found, strict=True):
+    terms = np.empty((len(thetas), len(groups)))
+    for theta, out in zip(thetas, terms, strict=True):
         compiled.log_terms(theta, compiled.data, groups, 0, len(groups), out)
-    return found
+    return terms
 
 
 def _normal_law(target: Any) -> Laplace:

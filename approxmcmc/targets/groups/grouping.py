@@ -65,33 +65,33 @@ def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
         )
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise InvalidInputError(f"{who}: groups hold NaN or infinity; give every row a label")
-    found = _in_pieces(labels) if is_mapped(labels) else _at_once(labels)
+    of_labels = _in_pieces(labels) if is_mapped(labels) else _at_once(labels)
     if source is not None and source.categories:
         [names] = source.categories.values()
-        return found._replace(labels=np.array(names)[found.labels])
-    return found
+        return of_labels._replace(labels=np.array(names)[of_labels.labels])
+    return of_labels
 
 
 def _at_once(labels: np.ndarray) -> Grouping:
-    known, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    return Grouping(known, np.argsort(codes, kind="stable"), _starts(sizes))
+    distinct, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    return Grouping(distinct, np.argsort(codes, kind="stable"), _starts(sizes))
 
 
 def _in_pieces(labels: np.ndarray) -> Grouping:
     """Return the grouping of labels in a file: count them, then give each row the next place of its group."""
     pieces = [slice(lo, lo + ROWS) for lo in range(0, len(labels), ROWS)]
-    known, sizes = functools.reduce(_merged, (np.unique(labels[piece], return_counts=True) for piece in pieces))
+    distinct, sizes = functools.reduce(_merged, (np.unique(labels[piece], return_counts=True) for piece in pieces))
     start = _starts(sizes)
     order = nameless_array(labels.shape, np.int64, user_cache("laid_out_rows"), who="groups")
     places = start[:-1].copy()
     for piece in pieces:
-        here = _at_once(labels[piece])
-        groups = np.searchsorted(known, here.labels)
-        order[np.repeat(places[groups] - here.start[:-1], here.sizes) + np.arange(len(here.order))] = (
-            piece.start + here.order
+        of_piece = _at_once(labels[piece])
+        groups = np.searchsorted(distinct, of_piece.labels)
+        order[np.repeat(places[groups] - of_piece.start[:-1], of_piece.sizes) + np.arange(len(of_piece.order))] = (
+            piece.start + of_piece.order
         )
-        places[groups] += here.sizes
-    return Grouping(known, order, start)
+        places[groups] += of_piece.sizes
+    return Grouping(distinct, order, start)
 
 
 def _merged(first: tuple[np.ndarray, np.ndarray], more: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
@@ -114,11 +114,11 @@ def by_group(columns: Sequence[np.ndarray], groups: Grouping) -> np.ndarray:
     shape = (n, sum(widths))
     folder = user_cache("laid_out_rows")
     on_disk = any(is_mapped(array) for array in columns)
-    found = nameless_array(shape, np.float64, folder, who="rows by group") if on_disk else np.empty(shape)
+    sorted_rows = nameless_array(shape, np.float64, folder, who="rows by group") if on_disk else np.empty(shape)
     for array, stop in zip(columns, np.cumsum(widths).tolist(), strict=True):
         lo = 0
         width = 1 if array.ndim == 1 else array.shape[1]
         for piece in in_order(array, groups.order, folder):
-            found[lo : lo + len(piece), stop - width : stop] = piece.reshape(len(piece), width)
+            sorted_rows[lo : lo + len(piece), stop - width : stop] = piece.reshape(len(piece), width)
             lo += len(piece)
-    return found
+    return sorted_rows

@@ -154,15 +154,15 @@ def values_of(theta: np.ndarray, places: np.ndarray) -> np.ndarray:
 def slopes_in_theta(theta: np.ndarray, places: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     """Return the derivatives of n functions in theta (n, d), given those in the factors, `slopes` (n, F)."""
     coordinate, kind = places[0].T
-    found = np.zeros((len(theta), len(slopes)))
+    of_theta = np.zeros((len(theta), len(slopes)))
     values = theta[coordinate]
     own = np.where(kind == ABS, np.sign(values), 1.0)
     bounded = 0.5 * (1.0 - np.tanh(0.5 * values) ** 2)
     own = np.where(kind == ABS_TANH, np.sign(values) * bounded, own)
     own = np.where(kind == EXPIT, 0.5 * bounded, own)
     np.exp(values, out=own, where=kind == EXP)
-    np.add.at(found, coordinate, (slopes * own).T)
-    return found.T
+    np.add.at(of_theta, coordinate, (slopes * own).T)
+    return of_theta.T
 
 
 def phi_of(factors: np.ndarray, products: np.ndarray, weights: np.ndarray, logs: np.ndarray) -> np.ndarray:
@@ -180,11 +180,11 @@ def slopes_of_phi(
     j = products[0, :, 0]
     chosen = _chosen(factors, products)
     scale = (weights[0] / np.exp(phi, out=np.ones(len(phi)), where=logs[0] == 1)[j])[:, None]
-    found = np.zeros((len(phi), len(factors) + 1))  # the last column receives the padding
+    of_factors = np.zeros((len(phi), len(factors) + 1))  # the last column receives the padding
     for k in range(chosen.shape[1]):
         others = np.delete(chosen, k, axis=1).prod(axis=1, keepdims=True)
-        np.add.at(found, (j, products[0, :, 1 + k]), (scale * others)[:, 0])
-    return found[:, :-1]
+        np.add.at(of_factors, (j, products[0, :, 1 + k]), (scale * others)[:, 0])
+    return of_factors[:, :-1]
 
 
 def _chosen(factors: np.ndarray, products: np.ndarray) -> np.ndarray:

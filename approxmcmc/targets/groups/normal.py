@@ -114,16 +114,18 @@ class NormalGroups(NormalTerms):
         self.n_rows = len(y)
         y = y.astype(np.float64, copy=False)
         if offset is not None:
-            known = checked_array(response_source(offset), "offset", who=who).astype(np.float64, copy=False)
-            if known.shape != y.shape:
-                raise InvalidInputError(f"{who}: offset must hold {len(y)} numbers, found shape {known.shape}")
-            y = y - known
+            offsets = checked_array(response_source(offset), "offset", who=who).astype(np.float64, copy=False)
+            if offsets.shape != y.shape:
+                raise InvalidInputError(f"{who}: offset must hold {len(y)} numbers, found shape {offsets.shape}")
+            y = y - offsets
         columns = [np.broadcast_to(1.0, (self.n_rows, 1)), X, y]
         if slopes is not None:
-            found = checked_array(slopes, "slopes", who=who)
-            if found.ndim not in (1, 2) or len(found) != self.n_rows:
-                raise InvalidInputError(f"{who}: slopes must have {self.n_rows} rows, found shape {found.shape}")
-            columns.insert(1, found.reshape(self.n_rows, -1))
+            slope_columns = checked_array(slopes, "slopes", who=who)
+            if slope_columns.ndim not in (1, 2) or len(slope_columns) != self.n_rows:
+                raise InvalidInputError(
+                    f"{who}: slopes must have {self.n_rows} rows, found shape {slope_columns.shape}"
+                )
+            columns.insert(1, slope_columns.reshape(self.n_rows, -1))
         self.n_effects = self.n_columns = sum(array.shape[1] for array in columns[:-2])
         self.grouping = grouping(groups, self.n_rows, who=who)
         sizes = self.grouping.sizes.astype(np.float64)
@@ -161,8 +163,8 @@ class NormalGroups(NormalTerms):
         d = self.variables.size
         places = [(j, AS_IT_IS) for j in range(d)]
         products = [(j, 1.0, [j]) for j in range(p)]
-        for place, (k, j) in enumerate(zip(*np.tril_indices(q), strict=True)):
-            products.append((int(p + k * q + j), 1.0, [p + place]))
+        for entry, (k, j) in enumerate(zip(*np.tril_indices(q), strict=True)):
+            products.append((int(p + k * q + j), 1.0, [p + entry]))
         logs = [False] * (p + q * q)
         if not self.knows_noise:
             places[-1] = (d - 1, EXP)
@@ -199,7 +201,7 @@ class NormalGroups(NormalTerms):
 
 
 def _checked_errors(errors: Any, n_rows: int, who: str) -> np.ndarray:
-    known = checked_array(errors, "errors", who=who).astype(np.float64)
-    if known.shape != (n_rows,) or not (known > 0.0).all():
-        raise InvalidInputError(f"{who}: errors must be {n_rows} positive numbers, found {known!r}")
-    return known
+    checked = checked_array(errors, "errors", who=who).astype(np.float64)
+    if checked.shape != (n_rows,) or not (checked > 0.0).all():
+        raise InvalidInputError(f"{who}: errors must be {n_rows} positive numbers, found {checked!r}")
+    return checked

@@ -78,10 +78,10 @@ def triangles(columns: Sequence[np.ndarray], groups: Grouping) -> np.ndarray:
     rows = by_group(columns, groups)
     sizes = groups.sizes
     m = rows.shape[1]
-    found = np.zeros((len(sizes), m, m))
+    roots = np.zeros((len(sizes), m, m))
     for g, h in groups.spans():
         for size in np.unique(sizes[g:h]):
             which = g + np.flatnonzero(sizes[g:h] == size)
             places = groups.start[which][:, None] + np.arange(size)
-            found[which, : min(size, m)] = np.linalg.qr(rows[places], mode="r")
-    return found
+            roots[which, : min(size, m)] = np.linalg.qr(rows[places], mode="r")
+    return roots

@@ -152,7 +152,9 @@ class GroupedTarget(QuadratureTerms):
         self.stack = Stack(self.family)
         size = _sizes(self.family_name, y, trials, who)
         if self.family.has_shape != (shape is not None) or (shape is not None and not shape > 0.0):
-            of_shape = ", ".join(repr(name) for name, one in FAMILIES.items() if one.has_shape and name != "normal")
+            of_shape = ", ".join(
+                repr(name) for name, family_entry in FAMILIES.items() if family_entry.has_shape and name != "normal"
+            )
             raise InvalidInputError(
                 f"{who}: shape= must be positive for the families {of_shape} and left out for others; found {shape!r} "
                 f"with {self.family_name!r}"
@@ -162,9 +164,9 @@ class GroupedTarget(QuadratureTerms):
         self.grouping = grouping(groups, n_rows, who=who)
         self.variables = group_variables(coef, ["intercept"], knows_noise=True)
         self._refuse_convex(y, size)
-        known = _offset(offset, n_rows, who)
-        table = self._link(p, has_offset=known is not None)
-        self.arrange(_ones(n_rows, 1), X, y, size, self.grouping, table, offset=known)
+        offsets = _offset(offset, n_rows, who)
+        table = self._link(p, has_offset=offsets is not None)
+        self.arrange(_ones(n_rows, 1), X, y, size, self.grouping, table, offset=offsets)
         for name, value in {"prior_scale": prior_scale, "effect_scale": effect_scale}.items():
             if not value > 0.0:
                 raise InvalidInputError(f"{who}: {name} must be positive, found {value!r}")
@@ -220,8 +222,8 @@ class GroupedTarget(QuadratureTerms):
                 "must not be split, so give all rows of each"
             )
         size = _sizes(self.family_name, y, trials, "GroupedTarget")
-        known = _offset(offset, len(y), "GroupedTarget")
-        other.arrange(_ones(len(y), 1), X, y, size, other.grouping, self.rule[2:], offset=known)
+        offsets = _offset(offset, len(y), "GroupedTarget")
+        other.arrange(_ones(len(y), 1), X, y, size, other.grouping, self.rule[2:], offset=offsets)
         other.data = (*other.data[:4], *self.rule)
         other.refit()
         return other
@@ -286,8 +288,8 @@ def _family(
     if family == "normal":
         raise InvalidInputError(f"{who}: normal rows need no quadrature; use targets.NormalGroups(X, y, groups)")
     if family not in FAMILIES:
-        known = ", ".join(repr(name) for name in FAMILIES if name != "normal")
-        raise InvalidInputError(f"{who}: family must be one of {known}, or a function (eta, y), found {family!r}")
+        names = ", ".join(repr(name) for name in FAMILIES if name != "normal")
+        raise InvalidInputError(f"{who}: family must be one of {names}, or a function (eta, y), found {family!r}")
     return FAMILIES[family]
 
 
@@ -299,12 +301,13 @@ def _sizes(family: str, y: np.ndarray, trials: Any, who: str) -> np.ndarray:
     if trials is not None:
         size = np.broadcast_to(checked_array(trials, "trials", who=who).astype(np.float64, copy=False), y.shape)
     for lo in range(0, len(y), ROWS) if family in FAMILIES else ():
-        some = y[lo : lo + ROWS]
-        fits = FAMILIES[family].fits(some, size[lo : lo + ROWS])
+        responses = y[lo : lo + ROWS]
+        fits = FAMILIES[family].fits(responses, size[lo : lo + ROWS])
         if not fits.all():
             row = int(np.flatnonzero(~fits)[0])
             raise InvalidInputError(
-                f"{who}: responses of {family!r} are {FAMILIES[family].support}, found {some[row]:g} in row {lo + row}"
+                f"{who}: responses of {family!r} are {FAMILIES[family].support}, found {responses[row]:g} in row "
+                f"{lo + row}"
             )
     return size
 
@@ -313,10 +316,10 @@ def _offset(offset: Any, n: int, who: str) -> np.ndarray | None:
     """Return a user's offset as n floats, or None."""
     if offset is None:
         return None
-    known = checked_array(offset, "offset", who=who).astype(np.float64, copy=False)
-    if known.shape != (n,):
-        raise InvalidInputError(f"{who}: offset must hold {n} numbers, as y does, found shape {known.shape}")
-    return known
+    offsets = checked_array(offset, "offset", who=who).astype(np.float64, copy=False)
+    if offsets.shape != (n,):
+        raise InvalidInputError(f"{who}: offset must hold {n} numbers, as y does, found shape {offsets.shape}")
+    return offsets
 
 
 def _ones(*shape: int) -> np.ndarray:

@@ -61,8 +61,8 @@ class NormalLikelihood(ClosedForm):
         total = np.zeros(len(Y))
         for j in range(J):
             pair = [j, J + j]
-            some = covariances[:, pair][:, :, pair]
-            total += form_of_partials(normal.partials_within, order, eta[pair], Y[:, j], some, radius)
+            covariances_of_pair = covariances[:, pair][:, :, pair]
+            total += form_of_partials(normal.partials_within, order, eta[pair], Y[:, j], covariances_of_pair, radius)
         return total
 
 

@@ -220,8 +220,8 @@ class Design:
         """Return one predictor of some rows as a matrix (rows, dim + 1); the last column holds offsets."""
         part = self._part(predictor, np.asarray(self.X[rows]), self.codes[rows])
         whole = np.zeros((len(part.dense), self.dim + 1)) if part.sparse is None else part.sparse.toarray()
-        for j, place in enumerate(part.places):
-            whole[:, place] += part.dense[:, j]
+        for j, column in enumerate(part.places):
+            whole[:, column] += part.dense[:, j]
         return whole
 
     def eta(self, theta: np.ndarray, rows: Rows) -> np.ndarray:

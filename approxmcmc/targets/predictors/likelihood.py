@@ -210,8 +210,8 @@ class ScalarLikelihood(RowLikelihood):
         K = self.n_predictors
         m = self.n_responses
         keep = [f"out[{k}, i] = found[{k}]" for k in range(K)]
-        found = f"found = derivatives({arguments(K, m)})"
-        return loop_over_rows(K, m, [found, *keep], derivatives=self.derivatives)
+        statement = f"found = derivatives({arguments(K, m)})"
+        return loop_over_rows(K, m, [statement, *keep], derivatives=self.derivatives)
 
     def expansion(self) -> Callable[..., None]:
         """Return the batch function of expansions: a loop over rows that calls ``loglik`` and ``derivatives``."""
@@ -235,16 +235,16 @@ class ScalarLikelihood(RowLikelihood):
         """
         K = self.n_predictors
         at = np.full(self.n_predictors, 0.25)
-        found = np.shape(self.derivatives(*at, *responses))
-        if found != (self.n_numbers - 1,):
+        shape = np.shape(self.derivatives(*at, *responses))
+        if shape != (self.n_numbers - 1,):
             raise InvalidInputError(
                 f"{who}: derivatives must return a tuple of {K} slopes and {K * (K + 1) // 2} second derivatives, "
-                f"found shape {found}"
+                f"found shape {shape}"
             )
-        place = np.zeros((K, K), dtype=int)
-        place[np.triu_indices(K)] = np.arange(K, self.n_numbers - 1)
+        entry_of = np.zeros((K, K), dtype=int)
+        entry_of[np.triu_indices(K)] = np.arange(K, self.n_numbers - 1)
         labels = [f"eta_{k + 1}" for k in range(K)]
-        for k, entries in enumerate([np.arange(K), *np.maximum(place, place.T)]):
+        for k, entries in enumerate([np.arange(K), *np.maximum(entry_of, entry_of.T)]):
 
             def value(eta: np.ndarray, k: int = k) -> float:
                 return self.derivatives(*eta, *responses)[k - 1] if k else self.loglik(*eta, *responses)
@@ -342,5 +342,5 @@ def _run(source: str, scope: dict[str, Any]) -> Callable[..., Any]:
     number each to a tuple compile for several times as long, see `engine.terms.batches.row_reader`.
     """
     exec(source, scope)
-    made: Callable[..., Any] = scope["make"]
-    return made
+    function: Callable[..., Any] = scope["make"]
+    return function

@@ -120,7 +120,7 @@ class PredictorTarget(Regression):
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
         check_same_index(WHO, predictors=predictors, offsets=offsets, weights=weights, y=y)
-        y = tuple(y) if isinstance(y, list) and any(np.ndim(one) for one in y) else y
+        y = tuple(y) if isinstance(y, list) and any(np.ndim(column) for column in y) else y
         sources = with_sources((predictors, offsets or {}, weights, y))
         self.given = kept(sources)
         self._form = _form_of(*sources[:2])
@@ -169,10 +169,10 @@ class PredictorTarget(Regression):
         who = f"append to {WHO}"
         same_columns(who, {"weights": (self.weights is not None, weights)})
         check_same_index(who, predictors=predictors, offsets=offsets, weights=weights, y=y)
-        y = tuple(y) if isinstance(y, list) and any(np.ndim(one) for one in y) else y
-        given = with_sources((predictors, offsets or {}, weights, y))
-        parts, responses, known_weights = _read(*each(in_memory, given))
-        form = _form_of(*given[:2])
+        y = tuple(y) if isinstance(y, list) and any(np.ndim(column) for column in y) else y
+        new_data = with_sources((predictors, offsets or {}, weights, y))
+        parts, responses, known_weights = _read(*each(in_memory, new_data))
+        form = _form_of(*new_data[:2])
         if form != self._form:
             raise InvalidInputError(
                 f"{who}: the new rows need the predictors, variables, offsets and categories {self._form}, found {form}"
@@ -185,7 +185,7 @@ class PredictorTarget(Regression):
                     "target from all rows"
                 )
         other = copy.copy(self)
-        other._start_anew(files_of(given))
+        other._start_anew(files_of(new_data))
         other._set_rows(assemble(parts, self.variables, len(responses[0])), responses, known_weights)
         return other
 
@@ -210,7 +210,9 @@ class PredictorTarget(Regression):
 
 def _form_of(predictors: Any, offsets: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Return for each predictor and variable the categories of its codes, and which predictors have offsets."""
-    if not isinstance(predictors, Mapping) or not all(isinstance(one, Mapping) for one in predictors.values()):
+    if not isinstance(predictors, Mapping) or not all(
+        isinstance(predictor, Mapping) for predictor in predictors.values()
+    ):
         return {}  # `_read` raises
     return {
         **{
@@ -319,8 +321,8 @@ def _with_labels_of_designs(
     axes = dict(labelled)
     names = dict(coords)
     for variable, shape in shapes.items():
-        found = {part.labels[: shape[0]] for part in parts if part.variable == variable and shape and part.labels}
-        if variable not in axes and len(found) == 1 and len(labels := found.pop()) == shape[0]:
+        label_sets = {part.labels[: shape[0]] for part in parts if part.variable == variable and shape and part.labels}
+        if variable not in axes and len(label_sets) == 1 and len(labels := label_sets.pop()) == shape[0]:
             axis = f"{variable}_dim_0"
             axes[variable] = (axis,)
             names[axis] = labels

@@ -51,9 +51,9 @@ def added(parts: Sequence[OutcomeOfBlock]) -> OutcomeOfBlock:
         above.append(rows)
     triangle = np.linalg.qr(np.concatenate(above), mode="r")
     root = triangle[:p, :p]
-    wanted = triangle[:p, p]
-    center = _solution(root, wanted)
-    missed = np.concatenate([wanted - root @ center, triangle[p:, p]])  # rounding, and what no beta explains
+    right_hand_side = triangle[:p, p]
+    center = _solution(root, right_hand_side)
+    missed = np.concatenate([right_hand_side - root @ center, triangle[p:, p]])  # rounding, and what no beta explains
     squares = sum(part.fit.squares for part in parts) + float(missed @ missed)
     passes = max(part.fit.passes for part in parts)
     fit = LeastSquares(center, root, squares, passes)
@@ -65,8 +65,8 @@ def added(parts: Sequence[OutcomeOfBlock]) -> OutcomeOfBlock:
     )
 
 
-def _solution(root: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return the beta with R beta = `wanted`, in units in which the columns of R have length 1."""
+def _solution(root: np.ndarray, right_hand_side: np.ndarray) -> np.ndarray:
+    """Return the beta with R beta = `right_hand_side`, in units in which the columns of R have length 1."""
     lengths = np.linalg.norm(root, axis=0)
     lengths[lengths == 0.0] = 1.0
-    return np.linalg.lstsq(root / lengths, wanted, rcond=COLLINEAR)[0] / lengths
+    return np.linalg.lstsq(root / lengths, right_hand_side, rcond=COLLINEAR)[0] / lengths

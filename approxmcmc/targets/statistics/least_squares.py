@@ -98,19 +98,19 @@ def least_squares(rows: Rows, n_rows: int, p: int) -> LeastSquares:
     passes = 0
     enough = False
     while not enough:
-        known = basis
+        basis_so_far = basis
         passes = passes + 1
-        if not len(known.S):
+        if not len(basis_so_far.S):
             raise InvalidInputError(
                 "LinearRegression: the sums of squares of the columns of X are zero or beyond the range of floats; "
                 "change the units of X, such that its entries are neither near 1e150 nor near 1e-150"
             )
-        sums = sum_over_blocks(lambda lo, hi: known.sums(*rows(lo, hi)), n_rows, block)  # noqa: B023  # called at once
-        values, vectors, slope, squares = _eigen(sums, len(known.S))
-        said = values > known.noise(vectors, sums)
+        sums = sum_over_blocks(lambda lo, hi: basis_so_far.sums(*rows(lo, hi)), n_rows, block)  # noqa: B023  # called at once
+        values, vectors, slope, squares = _eigen(sums, len(basis_so_far.S))
+        said = values > basis_so_far.noise(vectors, sums)
         values = np.maximum(values[said], SMALLEST * values.max(initial=0.0))
         vectors = vectors[:, said]
-        basis = known.improved(values, vectors, slope)
+        basis = basis_so_far.improved(values, vectors, slope)
         least = squares - float(np.sum((vectors.T @ slope) ** 2 / values))
         is_even = values.min(initial=1.0) > EVEN * values.max(initial=0.0)
         enough = (is_even and squares <= NEAR * least) or passes == MOST_PASSES

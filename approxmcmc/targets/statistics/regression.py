@@ -89,7 +89,7 @@ class RowsOfRegression(Regression):
                 scale = sigma if (scale == 1.0).all() else scale * sigma
             # No mean reads the entries of sigma: the graph of the means is one of the coefficients alone.
             theta = theta_of_pymc(self, self.prior_scale, {"sigma": np.ones(J)})
-            means = [predictor_of_pymc(self.design, one, theta) for one in self.design.predictors[:J]]
+            means = [predictor_of_pymc(self.design, predictor, theta) for predictor in self.design.predictors[:J]]
             if J == 1:
                 pm.Normal("y", means[0], scale, observed=Y[:, 0])
             else:
@@ -227,8 +227,8 @@ class LinearRegression(NormalStatistics, PredictiveTarget):
         parts = parts_of_new_rows(X, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who)
         more = copy.copy(plain)
         more._start_anew(files_of((as_source(X), as_source(y))))
-        known = {"offset": in_memory(offset), "weights": in_memory(weights)}
-        more._set_rows(_design(parts, len(Y), J, self.variables, self.known_sigma, **known), (Y,))
+        further = {"offset": in_memory(offset), "weights": in_memory(weights)}
+        more._set_rows(_design(parts, len(Y), J, self.variables, self.known_sigma, **further), (Y,))
         other = copy.copy(self)
         other._take(more)
         return other
