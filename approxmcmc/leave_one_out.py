@@ -24,7 +24,7 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.libraries import is_pymc, without_formula
+from approxmcmc.interop.any_model import is_pymc, without_formula
 from approxmcmc.output.reading import flat_draws, refuse_formula, refuse_weights
 
 # variable and axis of a target's rows, in both groups that ArviZ reads

@@ -12,7 +12,7 @@ import xarray as xr
 from approxmcmc.contracts import PredictiveTarget, RowsToPredict, as_labels
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.libraries import is_bambi, is_pymc
+from approxmcmc.interop.any_model import is_bambi, is_pymc
 from approxmcmc.output.reading import flat_draws, refuse_weights
 
 KINDS = {"mean": "y_mean", "response": "y", "predictor": "y_predictor"}

@@ -10,8 +10,24 @@ from typing import Any, NamedTuple
 
 from pytensor.graph.basic import equal_computations
 from pytensor.graph.traversal import toposort
-from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Second, Sub, TrueDiv
-from pytensor.tensor.elemwise import Elemwise
+from pytensor.scalar.basic import (
+    Abs,
+    Add,
+    Cast,
+    Exp,
+    Identity,
+    Mul,
+    Neg,
+    Pow,
+    Reciprocal,
+    Second,
+    Sign,
+    Sqr,
+    Sqrt,
+    Sub,
+    TrueDiv,
+)
+from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
 from approxmcmc.interop.graphs import rebuild
 from approxmcmc.interop.operations import (
@@ -26,9 +42,12 @@ from approxmcmc.interop.operations import (
     name_of,
     without_axes,
 )
+from approxmcmc.interop.walk import interpret
 
 CONSTANT = "constant"
 AFFINE = "affine"
+# A product of powers of constants and of exponentials of affine quantities: the logarithm of its size is affine.
+LOG_AFFINE = "log-affine"
 OTHER = "other"
 
 
@@ -39,18 +58,13 @@ class Ratio(NamedTuple):
 
 
 def kinds(graphs: Sequence[Any], theta: Any) -> dict[Any, Any]:
-    """Return for every variable in some graphs whether it is constant, affine in theta, a `Ratio`, or none of these."""
-    kind_of: dict[Any, Any] = {theta: AFFINE}
+    """Return for every variable in some graphs its kind: constant, affine in theta, log-affine, a `Ratio`, or other."""
 
-    def kind(variable: Any) -> Any:
-        return kind_of.get(variable, CONSTANT)  # a leaf other than theta
+    def rule(node: Any, inputs: list[Any]) -> list[Any]:
+        # A leaf other than theta is constant.
+        return [_kind_of(node, [CONSTANT if kind is None else kind for kind in inputs])] * len(node.outputs)
 
-    for node in toposort(graphs):
-        inputs = [kind(variable) for variable in node.inputs]
-        result = _kind_of(node, inputs)
-        for output in node.outputs:
-            kind_of[output] = result
-    return kind_of
+    return interpret(toposort(graphs), {theta: AFFINE}, rule)
 
 
 def _kind_of(node: Any, inputs: list[Any]) -> Any:
@@ -59,6 +73,8 @@ def _kind_of(node: Any, inputs: list[Any]) -> Any:
         return CONSTANT
     if isinstance(node.op, Elemwise):
         return _kind_of_elemwise(node, inputs)
+    if inputs[0] == LOG_AFFINE:
+        return LOG_AFFINE if isinstance(node.op, DimShuffle) else OTHER
     if name in MOVING or name in SPLITTING or is_sum(node):
         return inputs[0] if all(kind == CONSTANT for kind in inputs[1:]) else OTHER
     if name in STACKING or name in ADDING_TO_ENTRIES:
@@ -72,7 +88,11 @@ def _kind_of_elemwise(node: Any, inputs: list[Any]) -> Any:
     operation = node.op.scalar_op
     if isinstance(operation, Neg | Identity | Cast):
         is_float = "float" in str(node.outputs[0].dtype)
-        return inputs[0] if is_float else OTHER
+        return inputs[0] if is_float and inputs[0] != LOG_AFFINE else OTHER
+    if isinstance(operation, Exp):
+        return LOG_AFFINE if inputs[0] == AFFINE else OTHER
+    if isinstance(operation, Sqrt | Sqr | Reciprocal | Abs | Sign | Pow):
+        return LOG_AFFINE if inputs[0] == LOG_AFFINE and all(kind == CONSTANT for kind in inputs[1:]) else OTHER
     if isinstance(operation, Second):
         return inputs[1]
     if isinstance(operation, Add | Sub):
@@ -81,7 +101,9 @@ def _kind_of_elemwise(node: Any, inputs: list[Any]) -> Any:
         above, below = inputs
         if below == CONSTANT:
             return above
-        return Ratio(without_axes(node.inputs[1])) if above == AFFINE else OTHER
+        if above == AFFINE:
+            return Ratio(without_axes(node.inputs[1]))
+        return LOG_AFFINE if above in (CONSTANT, LOG_AFFINE) and below == LOG_AFFINE else OTHER
     if isinstance(operation, Mul):
         return _kind_of_product(node, inputs)
     return OTHER
@@ -95,7 +117,7 @@ def _kind_of_product(node: Any, inputs: list[Any]) -> Any:
         for (kind, _), (_, other) in (moving, moving[::-1]):
             if isinstance(kind, Ratio) and equal_computations([kind.scale], [without_axes(other)]):
                 return AFFINE
-    return OTHER
+    return LOG_AFFINE if all(kind == LOG_AFFINE for kind, _ in moving) else OTHER
 
 
 def picked_first(graph: Any, theta: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What users give as a model: a target of the library, a PyMC model, or a formula of Bambi.
+"""What users give as a model: a target of the library, a PyMC model, or a formula of Bambi; neither is imported here.
 
 Bambi centres the predictors and draws group effects as standard normal variables times a scale. Its `predict` and its
 plots use the intercept of the uncentred predictors and the effects themselves, so both are computed from the draws.
@@ -9,7 +9,6 @@ from typing import Any
 import xarray as xr
 
 from approxmcmc.errors import LeftOutWarning, warn
-from approxmcmc.interop.libraries import is_bambi, is_pymc, without_formula
 
 ROWS = "__obs__"  # Bambi's name of the axis of rows: `fit` leaves variables with it out
 
@@ -49,3 +48,26 @@ def in_terms_of_formula(trace: xr.DataTree, model: Any) -> xr.DataTree:
     for group, before in attrs.items():
         trace[group].attrs = {**before, **trace[group].attrs}
     return trace
+
+
+def is_pymc(given: Any) -> bool:
+    """Return whether a model is a ``pymc.Model``."""
+    return _is_model_of(given, "pymc")
+
+
+def is_bambi(given: Any) -> bool:
+    """Return whether a model is a ``bambi.Model``."""
+    return _is_model_of(given, "bambi")
+
+
+def _is_model_of(given: Any, library: str) -> bool:
+    return any(kind.__name__ == "Model" and kind.__module__.startswith(f"{library}.") for kind in type(given).__mro__)
+
+
+def without_formula(given: Any) -> Any:
+    """Return the PyMC model of a Bambi model, which is built if necessary; anything else unchanged."""
+    if not is_bambi(given):
+        return given
+    if not given.built:
+        given.build()
+    return given.backend.model

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning, warn
-from approxmcmc.interop.rows import first_line
 
 RAISE_VARIABLE = "APPROXMCMC_RAISE_FAULTS"
 PACKAGE = pathlib.Path(__file__).parents[1]
@@ -73,3 +72,8 @@ def fault_of(error: Exception) -> str:
     )
     warn(f"a model may run by a slower plan: {sentence}", SamplingWarning)
     return sentence
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, at most 200 characters."""
+    return str(error).strip().split("\n", 1)[0][:200]

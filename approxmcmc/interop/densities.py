@@ -7,6 +7,7 @@ A graph does not change, so the log densities stay valid while the model has the
 (``pm.set_data``) change the values of shared variables in the graph. The initial point is evaluated again at each call.
 """
 
+import functools
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytensor.tensor as pt
 from pymc.initial_point import make_initial_point_fn
+
+from approxmcmc.interop.graphs import simplify
 
 Derived = dict[str, Any]
 # By model: the objects from which its graphs were derived, and what was derived.
@@ -29,6 +32,14 @@ def log_densities(model: Any, variables: Sequence[Any], *, jacobian: bool = True
     transformed = any(model.rvs_to_transforms[one] is not None for one in variables)
     by_variable = _all(model, jacobian=jacobian or not transformed)
     return [by_variable[one] for one in variables]
+
+
+def simplified_densities(model: Any, variables: Sequence[Any]) -> list[Any]:
+    """Return the same log densities in a stable form without checks (`graphs.simplify`), each simplified once."""
+    return [
+        _derived(model, f"simplified {variable.name}", functools.partial(simplify, density))
+        for variable, density in zip(variables, log_densities(model, variables), strict=True)
+    ]
 
 
 def log_density(model: Any) -> Any:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.traversal import ancestors, toposort
 from pytensor.tensor.basic import Alloc
@@ -24,6 +23,7 @@ from approxmcmc.interop.graphs import merge_branches, rebuild, simplify, simplif
 from approxmcmc.interop.kernels import numba_function
 from approxmcmc.interop.model_hash import content_of
 from approxmcmc.interop.predictors import Predictors, Quantity
+from approxmcmc.interop.walk import dependents, in_python, interpret
 from approxmcmc.targets.predictors.likelihood import RowLikelihood
 
 FEW = 4  # rows of an example call
@@ -84,7 +84,7 @@ class GraphLikelihood(RowLikelihood):
     @functools.cached_property
     def _by_python(self) -> Any:
         etas, [terms] = self._of_predictors([self._graph])
-        return pytensor.function([*etas, *self._inputs], terms, mode="FAST_COMPILE", on_unused_input="ignore")
+        return in_python([*etas, *self._inputs], terms)
 
     def content(self, name: str) -> str | None:
         """Return a hash of the batch function `name`, from its graph; None if that cannot be read."""
@@ -181,19 +181,24 @@ def over_rows(graph: Any, scalars: Mapping[Any, Any]) -> Any:
     One backward sweep through the new graph gives a derivative for each row; forward derivatives would be graphs
     several times as large. It fails if an operation on a scalar is neither elementwise nor a change of axes.
     """
-    known = dict(scalars)
-    replaced = {}
-    nodes: list[Any] = list(toposort([graph]))
-    for node in nodes:
-        if any(variable in known for variable in node.inputs):
-            [output] = node.outputs
-            if not isinstance(node.op, Elemwise | DimShuffle) or (isinstance(node.op, Elemwise) and output.ndim):
-                return None
-            if isinstance(node.op, Elemwise):
-                known[output] = node.op(*(known.get(variable, variable) for variable in node.inputs))
-            else:
-                replaced[output] = known[node.inputs[0]].dimshuffle(0, *["x"] * (output.ndim - 1))
-    return rebuild([graph], replaced)[0]
+    replaced: dict[Any, Any] = {}
+    others = []
+
+    def rule(node: Any, inputs: list[Any]) -> list[Any] | None:
+        if all(vector is None for vector in inputs):
+            return None
+        [output] = node.outputs
+        if isinstance(node.op, Elemwise) and output.ndim == 0:
+            pairs = zip(inputs, node.inputs, strict=True)
+            return [node.op(*(own if vector is None else vector for vector, own in pairs))]
+        if isinstance(node.op, DimShuffle):
+            replaced[output] = inputs[0].dimshuffle(0, *["x"] * (output.ndim - 1))
+        else:
+            others.append(node)
+        return None
+
+    interpret(toposort([graph]), scalars, rule)
+    return None if others else rebuild([graph], replaced)[0]
 
 
 def _backward(graph: Any, one: Quantity, given: Any, place: int) -> Any:
@@ -240,22 +245,16 @@ def _with_columns(
 
     A part with the same value in all rows becomes a constant, and so do checks such as whether counts are positive.
     """
-    given = set(inputs)
     n_rows = len(data[0])
     nodes: list[Any] = list(toposort([graph]))
-    moving: set[Any] = set(known)
-    of_rows: set[Any] = set(given)
-    for node in nodes:
-        if any(variable in moving for variable in node.inputs):
-            moving.update(node.outputs)
-        elif any(variable in of_rows for variable in node.inputs):
-            of_rows.update(node.outputs)
+    moving = dependents(nodes, known)
+    of_rows = dependents(nodes, inputs) - moving
     users = [(variable, node) for node in nodes for variable in node.inputs if node.outputs[0] in moving]
     met = [v for v, _ in users if v in of_rows and v.owner is not None]
     ends = [v for v in dict.fromkeys(met) if all(isinstance(n.op, Elemwise) for u, n in users if u is v)]
     if not ends:
         return graph, *_used(graph, inputs, data)
-    function = pytensor.function(list(inputs), ends, mode="FAST_COMPILE", on_unused_input="ignore")
+    function = in_python(list(inputs), ends)
     replaced: dict[Any, Any] = {}
     columns: list[tuple[Any, np.ndarray]] = []
     for end, value in zip(ends, function(*data), strict=True):

@@ -9,9 +9,8 @@ import numpy as np
 import pytensor.tensor as pt
 from pymc.distributions.distribution import SymbolicRandomVariable
 from pytensor.compile.builders import OpFromGraph
-from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph import rewrite_graph
-from pytensor.graph.traversal import ancestors, toposort
+from pytensor.graph.traversal import toposort
 from pytensor.scalar.basic import Switch
 from pytensor.scalar.math import Softplus
 from pytensor.tensor.elemwise import DimShuffle, Elemwise
@@ -21,6 +20,7 @@ from pytensor.tensor.variable import TensorConstant
 
 from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.operations import SLOW, TRANSCENDENTAL
+from approxmcmc.interop.walk import interpret
 
 GRADIENT = 3.0  # times the operations of a graph, for reverse differentiation; at most 4 (Griewank and Walther 2008)
 DOT = 0.4  # operations of a multiply-add of BLAS
@@ -34,26 +34,44 @@ def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]
     Assertions of the shape of what is replaced are dropped. PyTensor's `clone_replace` does not work here: it asserts
     the old static shapes.
     """
-    known = dict(replacements)
-    for node in toposort(graphs):
-        if all(output in known for output in node.outputs):
-            continue
-        if isinstance(node.op, SpecifyShape) and node.inputs[0] in known:
-            known[node.outputs[0]] = known[node.inputs[0]]
-        elif any(variable in known for variable in node.inputs):
-            for old, new in zip(node.outputs, apply_node(node, known), strict=True):
-                known.setdefault(old, new)
-    return [known.get(graph, graph) for graph in graphs]
+
+    def rule(node: Any, inputs: list[Any]) -> list[Any] | None:
+        if isinstance(node.op, SpecifyShape) and inputs[0] is not None:
+            return [inputs[0]]
+        return _applied(node, inputs)
+
+    new = interpret(toposort(graphs), replacements, rule)
+    return [new.get(graph, graph) for graph in graphs]
 
 
-def apply_node(node: Any, known: Mapping[Any, Any]) -> list[Any]:
-    """Return the outputs of a node's operation applied to its inputs, or to their replacements in `known`.
+def replace_nodes(graphs: Sequence[Any], make: Callable[[Any, list[Any]], list[Any] | None]) -> list[Any]:
+    """Rebuild graphs with ``make(node, inputs)`` as outputs of each node; if that is None, with its own operation."""
+
+    def rule(node: Any, inputs: list[Any]) -> list[Any] | None:
+        outputs = make(node, _or_own(inputs, node))
+        return _applied(node, inputs) if outputs is None else outputs
+
+    new = interpret(toposort(graphs), {}, rule)
+    return [new.get(graph, graph) for graph in graphs]
+
+
+def _applied(node: Any, inputs: list[Any]) -> list[Any] | None:
+    """Return the outputs of a node for new `inputs`, None for an input that stays; None if all stay."""
+    return None if all(variable is None for variable in inputs) else apply_node(node, _or_own(inputs, node))
+
+
+def _or_own(inputs: list[Any], node: Any) -> list[Any]:
+    return [own if new is None else new for new, own in zip(inputs, node.inputs, strict=True)]
+
+
+def apply_node(node: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Return the outputs of a node's operation applied to other inputs.
 
     Operations that contain a graph of fixed shape are inlined or rebuilt.
     """
-    inputs = [known.get(variable, variable) for variable in node.inputs]
     if is_signed(node.op) and hasattr(node.op, "rv_op"):
-        parameters = [known.get(variable, variable) for variable in node.op.dist_params(node)]
+        new = dict(zip(node.inputs, inputs, strict=True))
+        parameters = [new[variable] for variable in node.op.dist_params(node)]
         return list(node.op.rv_op(*parameters).owner.outputs)
     if isinstance(node.op, OpFromGraph):
         inner = zip(node.op.inner_inputs, inputs, strict=True)
@@ -62,18 +80,6 @@ def apply_node(node: Any, known: Mapping[Any, Any]) -> list[Any]:
             graph = graph.unfreeze() if hasattr(graph, "unfreeze") else graph  # frozen in newer versions of PyTensor
             return rebuild(graph.outputs, dict(zip(graph.inputs, inputs, strict=True)))
     return list(node.op.make_node(*inputs).outputs)
-
-
-def replace_nodes(graphs: Sequence[Any], make: Callable[[Any, list[Any]], list[Any] | None]) -> list[Any]:
-    """Rebuild graphs with ``make(node, inputs)`` as outputs of each node; if that is None, with its own operation."""
-    known: dict[Any, Any] = {}
-    for node in toposort(graphs):
-        outputs = make(node, [known.get(variable, variable) for variable in node.inputs])
-        if outputs is None and any(variable in known for variable in node.inputs):
-            outputs = apply_node(node, known)
-        if outputs is not None:
-            known.update(zip(node.outputs, outputs, strict=True))
-    return [known.get(graph, graph) for graph in graphs]
 
 
 def is_signed(operation: Any) -> bool:
@@ -170,31 +176,6 @@ def over_flat(
         [divisor] = rebuild([scale], {other: piece for other, piece in pieces.items() if other not in scales})
         pieces[value] = pieces[value] / divisor
     return rebuild(graphs, pieces)
-
-
-def leaves(graphs: Sequence[Any]) -> list[Any]:
-    """List the arrays, constant or shared, that graphs depend on."""
-    leaves_of_graphs = [
-        v for v in ancestors(graphs) if v.owner is None and isinstance(v, SharedVariable | TensorConstant)
-    ]
-    return [leaf for leaf in leaves_of_graphs if isinstance(value_of(leaf), np.ndarray)]
-
-
-def is_shared(leaf: Any) -> bool:
-    """Return whether the value of a leaf can change."""
-    return isinstance(leaf, SharedVariable)
-
-
-def value_of(leaf: Any) -> Any:
-    """Return the value of a constant or shared variable, without a copy."""
-    return leaf.get_value(borrow=True) if isinstance(leaf, SharedVariable) else leaf.data
-
-
-def evaluate(variable: Any) -> Any:
-    """Return the value of a variable without parameters, without compiling."""
-    if isinstance(variable, SharedVariable | TensorConstant):
-        return value_of(variable)
-    return variable.eval(mode="FAST_COMPILE")
 
 
 def sum_trailing(terms: Any) -> Any:

@@ -30,9 +30,9 @@ from approxmcmc.engine.compiler.work import compiling, count_kernel
 from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, log_terms_type, row_reader
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, gradient_signature
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.interop.attempts import first_line
 from approxmcmc.interop.graphs import replace_nodes
-from approxmcmc.interop.groups.values import PYTHON
-from approxmcmc.interop.rows import first_line
+from approxmcmc.interop.walk import PYTHON
 
 SHIFT = 10
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)

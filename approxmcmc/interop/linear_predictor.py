@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor
 
 from approxmcmc.contracts import CompiledTarget
 from approxmcmc.families import FORMS
@@ -21,16 +20,16 @@ from approxmcmc.families.family import Family
 from approxmcmc.families.normal import NORMAL
 from approxmcmc.interop.affine import AFFINE, CONSTANT, kinds
 from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt
+from approxmcmc.interop.comparison import ROUNDING, compare
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
-from approxmcmc.interop.graphs import by_numpy, evaluate, simplify
-from approxmcmc.interop.law import distribution_of, law_of
+from approxmcmc.interop.law import distribution_of, law_of, law_of_observed
 from approxmcmc.interop.links import Graphs, LawOfRows
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.normal_law import normal_design
 from approxmcmc.interop.predictors import Predictors, Quantity, design_of, find_predictors
 from approxmcmc.interop.prior import prior_of
 from approxmcmc.interop.rows import random_groups
-from approxmcmc.interop.weights import law_of_observed
+from approxmcmc.interop.walk import arrays_at, evaluate
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood, OrderedLikelihood, SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design, dense_design
@@ -241,10 +240,7 @@ def _as_classes(source: ModelOfPyMC, predictors: Predictors) -> PredictorsOfPyMC
 
 def _columns(source: ModelOfPyMC, graph: Any) -> int:
     """Return the length of the last axis of a graph of theta."""
-    [length] = pytensor.function([source.theta], [graph.shape[-1]], mode="FAST_COMPILE", on_unused_input="ignore")(
-        source.initial_point()
-    )
-    return int(length)
+    return int(np.shape(arrays_at([graph], {source.theta: source.initial_point()})[graph])[-1])
 
 
 def _as_graph(source: ModelOfPyMC, predictors: Predictors) -> PredictorsOfPyMC:
@@ -258,26 +254,21 @@ def _compared(source: ModelOfPyMC, target: PredictorsOfPyMC) -> np.ndarray | flo
 
     Raises if terms differ by more than constants at some random points.
     """
-    [full] = source.over_flat([source.rows.all_terms()])
-    # Rows of a design of zeros depend on no parameter.
-    graph = by_numpy(simplify(full))
-    theirs = pytensor.function([source.theta], graph, mode="FAST_COMPILE", on_unused_input="ignore")
     own = np.empty(target.n_obs)
     rng = np.random.default_rng(1)
     before = None
     for theta in _points(source, target, rng):
         for group in random_groups(target.n_obs, rng):
             own[group] = _some_terms(target, theta, group)
-        expected = np.asarray(theirs(theta))
+        expected = np.asarray(source.terms_by_pymc(theta))
         if expected.shape != own.shape or not np.isfinite(expected).all():
             raise NotPossibleError("its terms are not all finite")
         difference = expected - own
         before = difference if before is None else before
-        # Differences of terms lose digits.
-        allowed = 1e-8 * (1.0 + np.abs(before) + np.abs(expected))
-        if not (np.abs(difference - before) <= allowed).all():
-            raise NotPossibleError("its terms differ from those of the predictors found")
-    constants = np.where(np.abs(difference) <= allowed, 0.0, difference)
+        different = "its terms differ from those of the predictors found"
+        compare(difference, before, different, sizes=expected, tolerance=ROUNDING)
+        rounding = ROUNDING * (1.0 + np.abs(before) + np.abs(expected))
+    constants = np.where(np.abs(difference) <= rounding, 0.0, difference)
     return constants if constants.any() else 0.0
 
 

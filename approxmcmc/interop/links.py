@@ -38,8 +38,8 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.special import Softmax
 
 from approxmcmc.families.family import Family
-from approxmcmc.interop.graphs import evaluate
 from approxmcmc.interop.operations import AXES, MOVING, name_of
+from approxmcmc.interop.walk import evaluate
 
 EPSILON = 2.0 * np.finfo(np.float64).eps  # above the distance of a clip from 0 or 1
 Power = tuple[Any, float]  # a graph and its power

@@ -9,7 +9,7 @@ from pymc.model.transform.conditioning import remove_value_transforms
 
 from approxmcmc.contracts import PointwiseLikelihood, as_labels
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.graphs import evaluate
+from approxmcmc.interop.walk import evaluate
 
 
 def pointwise_likelihoods(model: Any, posterior: xr.Dataset) -> dict[str, PointwiseLikelihood]:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pymc.data import MinibatchOp
 from pymc.model.transform.basic import remove_minibatched_nodes
@@ -14,15 +13,15 @@ from pytensor.graph.traversal import ancestors
 from approxmcmc.contracts import Variables, WrittenWork, content_hash
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.densities import initial_point, log_densities
-from approxmcmc.interop.graphs import is_shared, leaves, over_flat, rebuild, value_of
+from approxmcmc.interop.graphs import by_numpy, over_flat, rebuild
 from approxmcmc.interop.hierarchies import Effects, group_effects
-from approxmcmc.interop.read import ReadModel
+from approxmcmc.interop.read import ReadModel, work_as_written
 from approxmcmc.interop.returned import ReturnedByModel
 from approxmcmc.interop.rows import Rows
 from approxmcmc.interop.summed.draws import SummedOut
 from approxmcmc.interop.summed.model import SummedModel
 from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier, refuse_unsuitable
-from approxmcmc.interop.written_work import work_as_written
+from approxmcmc.interop.walk import in_python, is_shared, leaves, value_of
 
 
 class ModelOfPyMC(ReadModel):
@@ -55,6 +54,7 @@ class ModelOfPyMC(ReadModel):
         self.values = [model.rvs_to_values[variable] for variable in model.free_RVs]
         self.theta = pt.vector("theta", shape=(sum(np.size(self.start[v.name]) for v in self.values),))
         self.rows = Rows(model, row_dim, data)
+        self.rows.n_obs  # noqa: B018  # raises if the rows are no terms
         self.shared  # noqa: B018  # hashes of the data that were read
         self.hash  # noqa: B018  # of the model as it was read, whatever its data become
         self.effects = group_effects(model, self.rows.n_rows, self._score) if scale_effects else []
@@ -69,7 +69,13 @@ class ModelOfPyMC(ReadModel):
     def _score(self) -> Any:
         """Return a function, the gradient of the log-likelihood of all rows in the model's own coordinates."""
         [full] = over_flat([self.rows.all_terms().sum()], self.theta, self.values, self.start)
-        return pytensor.function([self.theta], pt.grad(full, self.theta), mode="FAST_COMPILE")
+        return in_python([self.theta], pt.grad(full, self.theta))
+
+    @functools.cached_property
+    def terms_by_pymc(self) -> Any:
+        """The function of theta that returns the terms of all of the model's rows by PyMC's own density, (n_rows,)."""
+        [terms] = self.over_flat([self.rows.all_terms(simplified=True)])
+        return in_python([self.theta], by_numpy(terms))
 
     def describe(self) -> ModelVariables:
         """Return the variables that theta holds, as the trace stores them."""
@@ -117,7 +123,7 @@ class ModelOfPyMC(ReadModel):
     def _given(self, *, observed: bool) -> Mapping[str, np.ndarray]:
         """Return the rows given in place of the model's, either the observed ones or the others."""
         below = set(leaves(self.rows.values))
-        return {name: rows for leaf, (name, rows) in self.rows.by_leaf.items() if (leaf in below) == observed}
+        return {array.name: array.data for array in self.rows.arrays if (array.leaf in below) == observed}
 
     @property
     def names(self) -> str:

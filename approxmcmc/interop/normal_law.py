@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pytensor
-from pytensor.scalar.basic import Abs, Exp, Mul, Pow, Reciprocal, Second, Sign, Sqr, Sqrt, TrueDiv
-from pytensor.tensor.elemwise import DimShuffle, Elemwise
 
-from approxmcmc.interop.affine import AFFINE, CONSTANT, kinds
+from approxmcmc.interop.affine import AFFINE, CONSTANT, LOG_AFFINE, kinds
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.predictors import Predictors, Quantity, design_of
+from approxmcmc.interop.walk import in_python
 from approxmcmc.targets.predictors.design import Design, Predictor
 
 DIGITS = 12  # of the weights of log scales, most of which are 1
@@ -33,7 +31,7 @@ def normal_design(source: ModelOfPyMC, found: Predictors, operation: Any, parame
         return None
     mean, scale = parameters
     kind = kinds([mean, scale], source.theta)
-    if kind.get(mean) != AFFINE or not _has_affine_logarithm(scale, kind):
+    if kind.get(mean) != AFFINE or kind.get(scale, CONSTANT) not in (CONSTANT, LOG_AFFINE):
         return None
     J = int(np.prod(np.shape(rows.observed[0])[1:], dtype=int))
     return _with_scales(source, _of_means(source, found, mean, J), scale, J)
@@ -42,35 +40,12 @@ def normal_design(source: ModelOfPyMC, found: Predictors, operation: Any, parame
 def _of_means(source: ModelOfPyMC, found: Predictors, mean: Any, J: int) -> Design:
     """Return a design that begins with the J means: that of `found` if it does so, else a new one."""
     theta = np.random.default_rng(0).normal(size=found.design.dim)
-    function = pytensor.function([source.theta], mean, mode="FAST_COMPILE", on_unused_input="ignore")
+    function = in_python([source.theta], mean)
     at_theta = np.asarray(function(theta)).T
     of_rows = [quantity.size for quantity in found.quantities if quantity.row_axis is not None]
     if of_rows == [J] and np.allclose(found.design.eta(theta, slice(None))[:J], at_theta, rtol=1e-9, atol=1e-9):
         return found.design
     return design_of(source, [Quantity(mean, 0, J)])
-
-
-def _has_affine_logarithm(graph: Any, kind: dict[Any, Any]) -> bool:
-    """Return whether a graph is a product of powers of constants and of exponentials of affine functions of theta."""
-    if kind.get(graph, CONSTANT) == CONSTANT:
-        return True
-    node = graph.owner
-    if node is None:
-        return False
-    if isinstance(node.op, DimShuffle):
-        return _has_affine_logarithm(node.inputs[0], kind)
-    if not isinstance(node.op, Elemwise):
-        return False
-    operation = node.op.scalar_op
-    if isinstance(operation, Exp):
-        return bool(kind[node.inputs[0]] == AFFINE)
-    if isinstance(operation, Second):
-        return _has_affine_logarithm(node.inputs[1], kind)
-    if isinstance(operation, Pow):
-        base, power = node.inputs
-        return kind.get(power, CONSTANT) == CONSTANT and _has_affine_logarithm(base, kind)
-    is_known_operation = isinstance(operation, Mul | TrueDiv | Sqrt | Sqr | Reciprocal | Abs | Sign)
-    return is_known_operation and all(_has_affine_logarithm(operand, kind) for operand in node.inputs)
 
 
 def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Design | None:
@@ -80,7 +55,7 @@ def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Des
     """
     n_rows = source.rows.n_rows
     dim = design.dim
-    of_theta = pytensor.function([source.theta], scale, mode="FAST_COMPILE", on_unused_input="ignore")
+    of_theta = in_python([source.theta], scale)
 
     def log_scales(theta: np.ndarray) -> np.ndarray:
         values = np.asarray(of_theta(theta), np.float64)

@@ -1,4 +1,4 @@
-"""Seconds of NUTS on a model as it is written, by its counted work (`written_work`).
+"""Seconds of NUTS on a model as it is written, by its counted work (`read.work_as_written`).
 
 A leapfrog step is a gradient on all data, and trajectories in d dimensions take some 4 d^(1/4) of them (Beskos and
 others 2013). Between standardised effects z and an intercept the posterior is a ridge: the variance of the intercept is

@@ -34,17 +34,16 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.families import FORMS
 from approxmcmc.interop.attempts import NotPossibleError, Reason
 from approxmcmc.interop.graphs import GRADIENT
+from approxmcmc.interop.groups.candidates import ModelOfGroups
 from approxmcmc.interop.groups.find import integrated, nuts_moves
-from approxmcmc.interop.groups.source import ModelOfGroups
-from approxmcmc.interop.groups.values import NO_TRACES
-from approxmcmc.interop.latents_wanted import checked_latents
 from approxmcmc.interop.law import distribution_of
 from approxmcmc.interop.linear_predictor import structured_target
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.nuts_seconds import OPERATION, seconds_of_trajectory, seconds_to_compile
 from approxmcmc.interop.pymc_target import PyMCTarget
-from approxmcmc.interop.read import ModelDescription, Request
+from approxmcmc.interop.read import ModelDescription, Request, checked_latents
 from approxmcmc.interop.summed.model import SummedModel, summed
+from approxmcmc.interop.values import NO_TRACES
 from approxmcmc.interop.whole_model import WholeModel
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import with_sources
@@ -94,9 +93,10 @@ class SumOutDiscrete(ReadingPlan):
 
     def read(self, description: ModelDescription) -> ModelDescription:
         """Return the description of the model without discrete variables."""
-        model = summed(description.given, description.request.latents, description.faults)
+        model = summed(description.given, description.faults)
         if model is description.given:
             raise NotPossibleError("the model has no discrete variable")
+        model.latents_wanted = checked_latents(description.request.latents)
         return ModelDescription(model, description.request, description.faults)
 
     def seconds(self, description: ModelDescription) -> float:

@@ -9,7 +9,6 @@ picks, and a second random vector confirms this.
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor
 from pytensor.graph import rewrite_graph
 
 from approxmcmc.contracts import Variables
@@ -17,6 +16,7 @@ from approxmcmc.interop.affine import cut, picked_first
 from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.rows import ON_SOME_ROWS
+from approxmcmc.interop.walk import arrays_at, in_python
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.design import Design
 
@@ -87,26 +87,28 @@ def design_of(source: ModelOfPyMC, quantities: list[Quantity]) -> Design:
 def _quantities(source: ModelOfPyMC, terms: Any) -> list[Quantity]:
     """Return the quantities at which the graph `terms` is cut (see `affine.cut`), those with rows first."""
 
+    def at_first_rows(n: int) -> dict[Any, Any]:
+        arrays = zip(source.rows.inputs, source.rows.data, strict=True)
+        return {source.theta: source.initial_point(), **{rows: array[:n] for rows, array in arrays}}
+
+    few = at_first_rows(FEW)
+    some = at_first_rows(SOME)
+
     def shapes(variables: list[Any]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-        inputs = [source.theta, *source.rows.inputs]
-        function = pytensor.function(inputs, variables, mode="FAST_COMPILE", on_unused_input="ignore")
-        start = source.initial_point()
         try:
-            few, some = (
-                [np.shape(value) for value in function(start, *(array[:rows] for array in source.rows.data))]
-                for rows in (FEW, SOME)
-            )
+            few.update(arrays_at(variables, few))
+            some.update(arrays_at(variables, some))
         except ON_SOME_ROWS as error:
             raise NotPossibleError("its rows cannot be evaluated without the others") from error
-        return list(zip(few, some, strict=True))
+        return [(np.shape(few[variable]), np.shape(some[variable])) for variable in variables]
 
     def measured(variables: list[Any]) -> list[Quantity]:
         quantities = []
-        for variable, (few, some) in zip(variables, shapes(variables), strict=True):
-            axes = [axis for axis, lengths in enumerate(zip(few, some, strict=True)) if lengths[0] != lengths[1]]
+        for variable, (shape, other) in zip(variables, shapes(variables), strict=True):
+            axes = [axis for axis, lengths in enumerate(zip(shape, other, strict=True)) if lengths[0] != lengths[1]]
             if len(axes) > 1:
                 raise NotPossibleError("rows depend on each other")
-            rest = [length for axis, length in enumerate(few) if axis not in axes]
+            rest = [length for axis, length in enumerate(shape) if axis not in axes]
             quantities.append(Quantity(variable, axes[0] if axes else None, int(np.prod(rest, dtype=int))))
         return quantities
 
@@ -124,7 +126,7 @@ class _Asked:
         self.dim = int(source.theta.type.shape[0])
         inputs = [source.theta, *source.rows.inputs]
         variables = [quantity.variable for quantity in quantities]
-        self._function = pytensor.function(inputs, variables, mode="FAST_COMPILE", on_unused_input="ignore")
+        self._function = in_python(inputs, variables)
         self.names = [value.name for value in source.values]
         self.sizes = [np.size(source.start[name]) for name in self.names]
         self.origin = np.zeros(0)

@@ -8,10 +8,11 @@ import numpy as np
 import pytensor
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.interop.graphs import evaluate, simplify
+from approxmcmc.interop.graphs import simplify
 from approxmcmc.interop.kernels import kept_log_prior_kernel, kept_prior_gradient_kernel, numba_function
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.model_hash import content_of
+from approxmcmc.interop.walk import evaluate
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tall_data import Prior
 

@@ -16,8 +16,9 @@ from typing import Any
 from approxmcmc.contracts import Target
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, InvalidInputError
+from approxmcmc.interop.any_model import without_formula
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
-from approxmcmc.interop.libraries import without_formula
+from approxmcmc.interop.law import law_name
 from approxmcmc.interop.linear_predictor import PredictorsOfPyMC, rows_of_family
 from approxmcmc.interop.plans import (
     COMPILED_ROWS,
@@ -30,7 +31,6 @@ from approxmcmc.interop.plans import (
 )
 from approxmcmc.interop.pymc_target import PyMCTarget
 from approxmcmc.interop.read import ModelDescription, Request
-from approxmcmc.interop.rows import law_name
 from approxmcmc.targets.compression import explain_rows
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood, OrderedLikelihood, SoftmaxLikelihood
@@ -238,7 +238,7 @@ def _found(target: Any) -> str:
     if isinstance(target, IntegratedOfPyMC):
         source = target.source
         sizes = f"{target.n_obs} terms, one per group, and {target.variables.size} parameters"
-        return f"{source.observed.name}, {source.y.size} rows: {target.sentence}; {sizes} remain"
+        return f"{source.rows.name}, {source.y.size} rows: {target.sentence}; {sizes} remain"
     without = f"{target.summed.sentence}; " if target.summed is not None else ""
     if target.why_no_terms:
         names = ", ".join(variable.name for variable in target.model.observed_RVs) or "nothing observed"

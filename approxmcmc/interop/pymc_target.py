@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 
 from approxmcmc.contracts import (
@@ -27,6 +26,8 @@ from approxmcmc.contracts import (
 )
 from approxmcmc.contracts.variables import Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.interop.attempts import first_line
+from approxmcmc.interop.comparison import ROUNDING, compare
 from approxmcmc.interop.graphs import merge_branches, simplify, work_of_a_row
 from approxmcmc.interop.kernels import (
     gradient_kernel,
@@ -37,7 +38,8 @@ from approxmcmc.interop.kernels import (
 )
 from approxmcmc.interop.model import ModelOfPyMC, TargetOfPyMC
 from approxmcmc.interop.prior import log_prior_of
-from approxmcmc.interop.rows import ON_SOME_ROWS, first_line, random_groups
+from approxmcmc.interop.rows import ON_SOME_ROWS, random_groups
+from approxmcmc.interop.walk import in_python
 from approxmcmc.sources.parts import MadeOfRows
 from approxmcmc.targets.checks import ROWS_AT_ONCE, checked_array
 from approxmcmc.targets.given import kept
@@ -148,7 +150,7 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
     def _by_python(self) -> Any:
         """The function of the terms in Python, which checks the bounds of arrays and takes no compilation."""
         inputs = [self._theta, *self.source.rows.inputs]
-        return pytensor.function(inputs, self._graph.terms, mode="FAST_COMPILE", on_unused_input="ignore")
+        return in_python(inputs, self._graph.terms)
 
     @contextlib.contextmanager
     def _on_rows_alone(self) -> Iterator[None]:
@@ -166,25 +168,20 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
 
     def _check_rows(self) -> None:
         """Compare the terms, read in random groups, with the full log-likelihood."""
-        [full] = self.source.over_flat([self.source.rows.all_terms()])
-        function = pytensor.function([self._theta], simplify(full), mode="FAST_COMPILE", on_unused_input="ignore")
+        coupled = self._why_coupled()
         rng = np.random.default_rng(0)
         n_rows = self.source.rows.n_rows
         impossible = np.full(n_rows, True)
         for point, theta in enumerate(self._points(rng)):
-            expected = np.asarray(function(theta))
+            expected = np.asarray(self.source.terms_by_pymc(theta))
             if expected.shape == impossible.shape:
                 if point == 0 and np.isnan(expected).any():
-                    self._refuse_undefined(np.isnan(expected), function)
+                    self._refuse_undefined(np.isnan(expected), self.source.terms_by_pymc)
                 impossible &= expected == -np.inf
             whole = self._terms_of(theta, slice(None))
-            # A graph agrees with itself to rounding; with PyMC's graph, written differently, to 1e-6 for truncated
-            # distributions.
-            if not _are_close(whole, expected, 1e-6, 1e-6):
-                self._refuse_coupling()
+            compare(whole, expected, coupled, finite=False)
             for index in random_groups(n_rows, rng):
-                if not _are_close(self._terms_of(theta, index), whole[index], 1e-8, 1e-10):
-                    self._refuse_coupling()
+                compare(self._terms_of(theta, index), whole[index], coupled, tolerance=ROUNDING, finite=False)
         self._refuse_rows(impossible, IMPOSSIBLE)
 
     def _points(self, rng: np.random.Generator) -> Iterator[np.ndarray]:
@@ -211,9 +208,10 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         self._refuse_rows(undefined, "has the log-likelihood NaN at the initial point")
         self._refuse_rows(impossible, IMPOSSIBLE)
 
-    def _refuse_coupling(self) -> None:
-        raise IncompatibleError(
-            f"from_pymc: the log-likelihood of a row of {self.source.rows.name!r} changes when other rows are left "
+    def _why_coupled(self) -> str:
+        """Return the sentence on rows whose terms differ from the model's, or depend on which rows are evaluated."""
+        return (
+            f"the log-likelihood of a row of {self.source.rows.name!r} changes when other rows are left "
             "out (a cumulative sum, a mean over the data, centring inside the model): it is not a sum of independent "
             "terms. Compute such quantities before the model, and pass them as data"
         )
@@ -287,7 +285,3 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
     def _compiled_prior_gradient(self) -> Any:
         slope = pt.grad(self._prior, self._theta, disconnected_inputs="ignore")  # a flat prior is a constant
         return prior_gradient_kernel(numba_function([self._theta], [slope], (self.initial_point(),)))
-
-
-def _are_close(found: np.ndarray, expected: np.ndarray, relative: float, absolute: float) -> bool:
-    return found.shape == expected.shape and np.allclose(found, expected, relative, absolute, equal_nan=True)

@@ -2,20 +2,26 @@
 
 import functools
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pymc as pm
+from pytensor.graph.traversal import toposort
 
 from approxmcmc.contracts import WrittenWork, as_labels, content_hash
+from approxmcmc.engine.extras import extra
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.attempts import Reason, attempt
-from approxmcmc.interop.densities import initial_point, log_density
-from approxmcmc.interop.graphs import evaluate, is_shared, leaves, value_of
+from approxmcmc.interop.densities import initial_point, log_densities, log_density, simplified_densities
+from approxmcmc.interop.graphs import operations_of_a_row
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
+from approxmcmc.interop.operations import MULTIPLYING, name_of
 from approxmcmc.interop.summed.model import SummedModel
-from approxmcmc.interop.written_work import work_as_written
+from approxmcmc.interop.walk import evaluate, is_shared, leaves, value_of
+
+# An operation with a branch (switch, clip) is not vectorised, and takes nutpie some 25 ns, as long as 100 simple ones.
+OPERATIONS_OF_A_BRANCH = 100.0
 
 
 class ReadModel:
@@ -135,3 +141,46 @@ class ModelDescription(ReadModel):
     def discrete(self) -> list[Any]:
         """The free variables that are not continuous."""
         return [variable for variable in self.given.free_RVs if not str(variable.dtype).startswith("float")]
+
+
+def work_as_written(model: Any, sizes: Sequence[int], dim: int) -> WrittenWork:
+    """Return the counted work of an evaluation of the likelihood by NUTS, without its gradient.
+
+    `model` is a ``pm.Model``, `sizes` are the numbers of rows of its observed variables, and `dim` is the number of
+    parameters.
+    """
+    observed = [(variable, n) for variable, n in zip(model.observed_RVs, sizes, strict=True) if n]
+    densities = simplified_densities(model, [variable for variable, _ in observed])
+    operations = sum(
+        n * operations_of_a_row(density, n, OPERATIONS_OF_A_BRANCH)
+        for density, (_, n) in zip(densities, observed, strict=True)
+    )
+    return WrittenWork(operations, dim, multiplies=_has_matrix_product(log_densities(model, model.observed_RVs)))
+
+
+def _has_matrix_product(graphs: Sequence[Any]) -> bool:
+    """Return whether a graph multiplies by a matrix."""
+    products = (node for node in toposort(graphs) if name_of(node) in MULTIPLYING)
+    inputs: Iterator[Any] = (operand for node in products for operand in node.inputs)
+    return any(operand.ndim > 1 for operand in inputs)
+
+
+def checked_latents(latents: Any) -> Any:
+    """Return `latents`; raise if it is the path of a folder that no run can fill. `sample` checks an existing folder.
+
+    Raises
+    ------
+    InvalidInputError
+        When the name does not end with ``.zarr``.
+    MissingExtraError
+        When zarr is not installed.
+    """
+    if not isinstance(latents, str) or latents == "auto":
+        return latents
+    with extra("sources", f"latents={latents!r}"):
+        import zarr  # noqa: F401
+    if not latents.endswith(".zarr"):
+        raise InvalidInputError(
+            f"from_pymc: latents must be 'auto', labels of groups or a .zarr path, found {latents!r}"
+        )
+    return latents

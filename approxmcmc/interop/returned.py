@@ -18,8 +18,9 @@ from approxmcmc.contracts import ReturnedVariables
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.interop.densities import initial_point
 from approxmcmc.interop.graphs import by_numpy, rebuild
-from approxmcmc.interop.groups.values import PYTHON, size
+from approxmcmc.interop.values import size
 from approxmcmc.interop.variables import labels_of_model
+from approxmcmc.interop.walk import PYTHON, in_python
 
 AT_ONCE = 1 << 21  # numbers in the inputs and results of one call: 16 MB
 # Without compilation a scalar operation that NumPy lacks takes a microsecond for each number. Compiling takes seconds.
@@ -61,7 +62,7 @@ class ReturnedByModel(ReturnedVariables):
             point = initial_point(model)
             graphs = model.replace_rvs_by_values([self._graphs[name].shape for name in unknown])
             values = [model.rvs_to_values[variable] for variable in model.free_RVs]
-            function = pytensor.function(values, graphs, mode=PYTHON, on_unused_input="ignore")
+            function = in_python(values, graphs)
             at_start = function(*(point[value.name] for value in values))
             shapes |= {name: tuple(shape) for name, shape in zip(unknown, at_start, strict=True)}
         return {name: tuple(map(int, shape)) for name, shape in shapes.items()}

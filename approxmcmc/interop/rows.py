@@ -1,7 +1,15 @@
-"""Write the log-likelihood of a PyMC model as a PyTensor graph over chosen rows, or say why that is impossible."""
+"""Read the rows of a PyMC model's observed variables: as terms over chosen rows, or as one stack with one law.
 
-from collections.abc import Mapping
-from typing import Any
+Either reading says why it is impossible. In a stack a group may have rows of several distributions: a code of each row
+says which of two families it follows, see `families.stack`.
+"""
+
+import dataclasses
+import functools
+import math
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -10,22 +18,20 @@ from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
 from pymc.logprob.abstract import _logprob
 from pymc.variational.minibatch_rv import MinibatchRandomVariable
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.tensor.random.basic import NormalRV
 from pytensor.tensor.random.op import RandomVariable
 from pytensor.tensor.shape import Reshape
 
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.densities import initial_point, log_densities
-from approxmcmc.interop.graphs import (
-    apply_node,
-    evaluate,
-    is_shared,
-    is_signed,
-    leaves,
-    rebuild,
-    sum_trailing,
-    value_of,
-)
+from approxmcmc.families import BINOMIAL, LOGIT, Family
+from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt, first_line
+from approxmcmc.interop.densities import initial_point, log_densities, simplified_densities
+from approxmcmc.interop.graphs import apply_node, is_signed, rebuild, sum_trailing
+from approxmcmc.interop.law import Weighted, law_name, law_of_rows, without_weights
+from approxmcmc.interop.links import LawOfRows, Product
+from approxmcmc.interop.walk import evaluate, is_shared, leaves, value_of
 
+Shapes = Sequence[tuple[int, ...]]
 USER_LAWS = CustomDistRV, CustomSymbolicDistRV  # of pm.CustomDist
 CHECKED_ROWS = 64  # rows of a group that is evaluated separately
 # What PyTensor raises at a graph of a fixed number of rows if it is evaluated on some of them.
@@ -66,57 +72,152 @@ def refuse_row_latents(model: Any, n_rows: int, row_dim: str | None) -> None:
         )
 
 
+class RowArray(NamedTuple):
+    """An array of a model with an axis that counts rows: a `leaf` of its graph.
+
+    `own` holds the model's rows and `data` those that are read, rows first. `replacement` is the leaf as a graph of the
+    rows in `input`. `rounded` holds the model's rows in the precision of given float32 rows, else None.
+    """
+
+    leaf: Any
+    name: str
+    own: np.ndarray
+    data: np.ndarray
+    input: Any
+    replacement: Any
+    rounded: Any
+
+
+class StackedRows(NamedTuple):
+    """The rows of all observed variables as one flat array of responses `y`, and one law.
+
+    The graphs of the `parameters` are stacked in the same order, so predictors and effects are read from one graph.
+    `law` is None if all rows are normal (`parameters` are then mean and scale), and if a distribution is not supported:
+    `refused` then says why; else it is "". `weight` holds the known weights of the rows; None without any.
+    """
+
+    y: np.ndarray
+    parameters: list[Any]
+    weight: np.ndarray | None
+    law: LawOfRows | None = None
+    refused: str = ""
+
+
 class Rows:
-    """The likelihood of a model as a graph over chosen rows: a row's term is the sum over the observed variables.
+    """The rows of the observed variables of a model, read when they are first asked for.
+
+    As terms, the likelihood is a graph over chosen rows, and a row's term is the sum over the observed variables
+    (`terms`); all observed variables must have the same number of rows. As a stack, rows follow one another, and each
+    may have another law (`stacked`).
 
     `row_dim` names the dim that counts rows. `given` are rows by name, in place of the model's; the graph is read from
     the model's own rows. A float32 row is converted to the model's type when it is read.
     """
 
-    def __init__(self, model: Any, row_dim: str | None, given: Mapping[str, np.ndarray] | None = None) -> None:
+    def __init__(self, model: Any, row_dim: str | None = None, given: Mapping[str, np.ndarray] | None = None) -> None:
         self.model = model
         self.row_dim = row_dim
+        self.given = given
         self.dims = model.named_vars_to_dims
         self.values = [model.rvs_to_values[observed] for observed in model.observed_RVs]
-        names = [observed.name for observed in model.observed_RVs]
-        self.name = " and ".join(names)
-        counts = {name: self._count(name, value) for name, value in zip(names, self.values, strict=True)}
-        self.n_rows = _one_count(counts)
-        refuse_row_latents(model, self.n_rows, row_dim)
-        self.variables = [self._unscaled(observed) for observed in model.observed_RVs]
+        self.name = " and ".join(observed.name for observed in model.observed_RVs)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether the user gave rows in place of those of the model."""
+        return self.given is not None
+
+    @functools.cached_property
+    def observed(self) -> list[np.ndarray]:
+        """The model's own observed data, an array for each observed variable."""
+        return [np.asarray(evaluate(value)) for value in self.values]
+
+    # --- rows as terms ---
+
+    @functools.cached_property
+    def n_rows(self) -> int:
+        """Number of the model's rows; raises if observed variables differ, or free variables count rows."""
+        counts = {
+            variable.name: self._count(variable.name, np.shape(array))
+            for variable, array in zip(self.model.observed_RVs, self.observed, strict=True)
+        }
+        n_rows = _one_count(counts)
+        refuse_row_latents(self.model, n_rows, self.row_dim)
+        return n_rows
+
+    @functools.cached_property
+    def variables(self) -> list[Any]:
+        """The observed random variables, without factors of minibatches."""
+        return [self._unscaled(observed) for observed in self.model.observed_RVs]
+
+    @functools.cached_property
+    def parameters(self) -> list[Any]:
+        """The inputs of all observed random variables, one after the other, as graphs of the value variables."""
         inputs = [parameter for variable in self.variables for parameter in variable.owner.inputs]
-        self.parameters = model.replace_rvs_by_values(inputs)
-        self.inputs: list[Any] = []
-        self.names: list[str] = []  # of the arrays with rows, for messages
-        arrays: list[np.ndarray] = []
-        own: list[np.ndarray] = []
-        self.replacements: dict[Any, Any] = {}
-        self.by_leaf: dict[Any, tuple[str, np.ndarray]] = {}
-        self._rounded: dict[Any, Any] = {}  # the model's own rows, in the precision of the given ones
-        graphs = [*self.parameters, *self.values, *self._user_densities()]
-        self._lengths = {node.inputs[1] for node in toposort(graphs) if isinstance(node.op, Reshape)}
-        for leaf in leaves(graphs):
+        return list(self.model.replace_rvs_by_values(inputs))
+
+    @functools.cached_property
+    def _graphs(self) -> list[Any]:
+        return [*self.parameters, *self.values, *self._user_densities()]
+
+    @functools.cached_property
+    def _lengths(self) -> set[Any]:
+        return {node.inputs[1] for node in toposort(self._graphs) if isinstance(node.op, Reshape)}
+
+    @functools.cached_property
+    def arrays(self) -> list[RowArray]:
+        """The arrays of the model that have an axis of rows."""
+        arrays: list[RowArray] = []
+        for leaf in leaves(self._graphs):
             axis = self._row_axis(leaf)
             if axis is not None:
-                mine = np.require(np.moveaxis(value_of(leaf), axis, 0), requirements=["C", "W"])
+                own = np.require(np.moveaxis(value_of(leaf), axis, 0), requirements=["C", "W"])
                 name = self._name(leaf)
-                array = mine if given is None else rows_given(given, name, mine, axis)
-                rows = pt.tensor(f"rows_{len(arrays)}", shape=(None, *mine.shape[1:]), dtype=array.dtype.name)
-                self.replacements[leaf] = pt.moveaxis(rows, 0, axis).astype(leaf.dtype)
-                self.inputs.append(rows)
-                self.names.append(name)
-                arrays.append(array)
-                self.by_leaf[leaf] = name, array
-                own.append(mine.astype(array.dtype, copy=False))
-                if array.dtype != mine.dtype:
-                    self._rounded[leaf] = pt.constant(np.moveaxis(own[-1], 0, axis).astype(leaf.dtype))
-            elif is_shared(leaf):
-                self.replacements[leaf] = pt.constant(value_of(leaf))
-        self.data = tuple(arrays)
-        self.own = tuple(own)
-        self.is_given = given is not None
-        self.n_obs = _one_length(given, self.names, self.data) if given is not None else self.n_rows
-        self.leaves = {leaf for leaf in self.replacements if self._row_axis(leaf) is not None}
+                data = own if self.given is None else rows_given(self.given, name, own, axis)
+                rows = pt.tensor(f"rows_{len(arrays)}", shape=(None, *own.shape[1:]), dtype=data.dtype.name)
+                converted = own.astype(data.dtype, copy=False)
+                is_rounded = data.dtype != own.dtype
+                rounded = pt.constant(np.moveaxis(converted, 0, axis).astype(leaf.dtype)) if is_rounded else None
+                replacement = pt.moveaxis(rows, 0, axis).astype(leaf.dtype)
+                arrays.append(RowArray(leaf, name, converted, data, rows, replacement, rounded))
+        return arrays
+
+    @functools.cached_property
+    def replacements(self) -> dict[Any, Any]:
+        """What replaces a leaf of the graph: the rows that are read, or other shared data as they are now."""
+        of_rows = {array.leaf: array.replacement for array in self.arrays}
+        shared = [leaf for leaf in leaves(self._graphs) if is_shared(leaf) and leaf not in of_rows]
+        return {**of_rows, **{leaf: pt.constant(value_of(leaf)) for leaf in shared}}
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The inputs of the graph `terms` that hold rows."""
+        return [array.input for array in self.arrays]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the arrays with rows, for messages."""
+        return [array.name for array in self.arrays]
+
+    @functools.cached_property
+    def data(self) -> tuple[np.ndarray, ...]:
+        """The rows that are read, an array for each of `inputs`."""
+        return tuple(array.data for array in self.arrays)
+
+    @property
+    def own(self) -> tuple[np.ndarray, ...]:
+        """The model's own rows, an array for each of `inputs`."""
+        return tuple(array.own for array in self.arrays)
+
+    @property
+    def leaves(self) -> set[Any]:
+        """The leaves of the model's graph that hold rows."""
+        return {array.leaf for array in self.arrays}
+
+    @functools.cached_property
+    def n_obs(self) -> int:
+        """Number of rows that are read."""
+        return self.n_rows if self.given is None else _one_length(self.given, self.names, self.data)
 
     def _name(self, leaf: Any) -> str:
         """Return what messages call an array with rows: the name of its pm.Data container, if it has one.
@@ -128,13 +229,7 @@ class Rows:
             return str(observed[leaf].name)
         return leaf.name or f"an array of shape {np.shape(value_of(leaf))}"
 
-    @property
-    def observed(self) -> list[np.ndarray]:
-        """The model's own observed data, an array for each observed variable."""
-        return [np.asarray(evaluate(value)) for value in self.values]
-
-    def _count(self, name: str, observed: Any) -> int:
-        shape = np.shape(evaluate(observed))
+    def _count(self, name: str, shape: tuple[int, ...]) -> int:
         if not shape:
             raise IncompatibleError(
                 f"from_pymc: the observed variable {name!r} is a single number, and a sum over rows needs rows: give "
@@ -194,10 +289,15 @@ class Rows:
             self._row_axis(leaf) is not None for leaf in leaves([graph])
         )
 
-    def all_terms(self) -> Any:
-        """Return the graph of the log-likelihood of all of the model's rows, a vector, as PyMC writes it."""
-        terms = log_densities(self.model, self.model.observed_RVs)
-        return sum_of([sum_trailing(each) for each in rebuild(terms, self._rounded)])
+    def all_terms(self, *, simplified: bool = False) -> Any:
+        """Return the graph of the log-likelihood of all of the model's rows, a vector, as PyMC writes it.
+
+        With `simplified`, in a stable form.
+        """
+        derive = simplified_densities if simplified else log_densities
+        terms = derive(self.model, self.model.observed_RVs)
+        rounded = {array.leaf: array.rounded for array in self.arrays if array.rounded is not None}
+        return sum_of([sum_trailing(each) for each in rebuild(terms, rounded)])
 
     def terms(self) -> Any:
         """Return the graph of the log-likelihood of the rows that `inputs` hold, a vector."""
@@ -219,7 +319,7 @@ class Rows:
                 # The operation for another number of rows would have the density of its draws, not that of the user.
                 terms = _logprob(node.op, [value], *parameters)
             else:
-                outputs = apply_node(node, dict(zip(node.inputs, parameters, strict=True)))
+                outputs = apply_node(node, parameters)
                 terms = pm.logp(outputs[node.outputs.index(variable)], value)
         except (TypeError, ValueError, NotImplementedError, AttributeError) as error:
             raise IncompatibleError(
@@ -270,6 +370,53 @@ class Rows:
             v: count if value.ndim == 0 else pt.stack([count if n == self.n_rows else pt.constant(n) for n in value])
             for v, value in fixed.items()
         }
+
+    # --- rows as a stack ---
+
+    def stacked(self, faults: list[str]) -> StackedRows:
+        """Return all rows as one stack; the sentence on a fault (see `attempts`) is added to `faults`.
+
+        Raises
+        ------
+        NotPossibleError
+            When the parameters of a distribution cannot be read, or rows or weights are not numbers.
+        """
+        model = self.model
+        arrays = [np.asarray(array, dtype=np.float64) for array in self.observed]
+        read = [without_weights(model, variable) for variable in model.observed_RVs]
+        variables = [law.variable for law in read]
+        for variable, array in zip(variables, arrays, strict=True):
+            if not hasattr(variable.owner.op, "dist_params"):
+                raise NotPossibleError(
+                    f"the parameters of the {law_name(variable)} variable {variable.name} cannot be read"
+                )
+            if not np.isfinite(array).all():
+                raise NotPossibleError(f"{variable.name} has rows that are not finite")
+        shapes = [array.shape for array in arrays]
+        y = arrays[0] if len(arrays) == 1 else np.concatenate([array.ravel() for array in arrays])
+        weight = weights_of(read, shapes)
+        if weight is not None and not (weight >= 0.0).all():
+            raise NotPossibleError(f"the rows of {self.name} have weights that are negative or not a number")
+        if all(isinstance(variable.owner.op, NormalRV) for variable in variables):
+            of_variables = [variable.owner.op.dist_params(variable.owner) for variable in variables]
+            return StackedRows(y, [stacked(graphs, shapes) for graphs in zip(*of_variables, strict=True)], weight)
+        of_variables = [of_rows(variable) for variable in variables]
+        # The sum serves to find the effects: it depends on all variables that one of the parameters depends on.
+        sums = [stacked([sum(parameters) for parameters in of_variables], shapes)]
+        parameters = list(of_variables[0]) if len(variables) == 1 else sums
+        law = attempt(functools.partial(self._law, variables, shapes, weight), faults)
+        if isinstance(law, Reason):
+            return StackedRows(y, parameters, weight, refused=law.sentence)
+        return StackedRows(y, parameters, weight, law)
+
+    def _law(self, variables: Sequence[Any], shapes: Shapes, weight: np.ndarray | None) -> LawOfRows:
+        """Return the distribution of the stacked rows of `variables`, which have these shapes."""
+        laws = [law_of_rows(self.model, variable) for variable in variables]
+        if len(laws) == 1:
+            return dataclasses.replace(laws[0], weight=weight)
+        if weight is not None:
+            raise NotPossibleError(f"weights of rows of several observed variables ({self.name}) are not supported")
+        return joint_law(laws, shapes)
 
 
 def _one_count(counts: dict[str, int]) -> int:
@@ -340,11 +487,57 @@ def random_groups(n_rows: int, rng: np.random.Generator) -> list[np.ndarray]:
     return list(np.split(order, stops[stops < n_rows]))
 
 
-def law_name(variable: Any) -> str:
-    """Return the name of a variable's distribution, as in PyMC."""
-    return type(variable.owner.op).__name__.removesuffix("RV").lstrip("_")
+def weights_of(read: Sequence[Weighted], shapes: Shapes) -> np.ndarray | None:
+    """Return the weights of the stacked rows of several variables, flat; None if no variable has weights."""
+    if all(one.weight is None for one in read):
+        return None
+    known = [1.0 if one.weight is None else one.weight for one in read]
+    return np.concatenate([np.broadcast_to(one, shape).ravel() for one, shape in zip(known, shapes, strict=True)])
 
 
-def first_line(error: Exception) -> str:
-    """Return the first line of an error's message, at most 200 characters."""
-    return str(error).strip().split("\n", 1)[0][:200]
+def of_rows(observed: Any) -> list[Any]:
+    """Return graphs, one for each parameter of an observed variable, that broadcast to its shape.
+
+    A parameter that is a vector or a matrix for each row, such as the probabilities of categories, is summed: the graph
+    serves to find the variables that a row depends on.
+    """
+    operation = observed.owner.op
+    graphs = []
+    for parameter, n_axes in zip(operation.dist_params(observed.owner), operation.ndims_params, strict=True):
+        axes = min(n_axes, parameter.ndim)  # AR has a number, its order, where its signature has a vector
+        summed = parameter.sum(axis=tuple(range(-axes, 0))) if axes else parameter
+        graphs.append(pt.shape_padright(summed, operation.ndim_supp) if operation.ndim_supp else summed)
+    return graphs
+
+
+def stacked(graphs: Sequence[Any], shapes: Shapes) -> Any:
+    """Return one graph of the entries of several arrays, flat and in order; a single graph is returned unchanged."""
+    if len(graphs) == 1:
+        return graphs[0]
+    return pt.concatenate([(graph + pt.zeros(shape)).ravel() for graph, shape in zip(graphs, shapes, strict=True)])
+
+
+def joint_law(laws: Sequence[LawOfRows], shapes: Shapes) -> LawOfRows:
+    """Return the distribution of stacked rows of at most two families, at most one of them with a shape."""
+    of_laws: list[Family] = [law.family for law in laws if law.family is not None]
+    if BINOMIAL in of_laws:  # Bernoulli rows are binomial rows of one trial
+        of_laws = [BINOMIAL if family is LOGIT else family for family in of_laws]
+    families = list(dict.fromkeys(of_laws))
+    shape = [(law.shape, rows) for law, rows in zip(laws, shapes, strict=True) if law.shape is not None]
+    if len(families) > 2 or sum(family.has_shape for family in families) > 1:
+        raise NotPossibleError(
+            f"observed variables with the distributions {', '.join(family.name for family in families)} are not "
+            "supported together: two are, of which one may have a shape or a noise"
+        )
+    sizes = [pt.ones(()) if law.trials is None else law.trials for law in laws]
+    codes = [np.full(math.prod(rows), float(families.index(one))) for one, rows in zip(of_laws, shapes, strict=True)]
+    return LawOfRows(
+        families[0],
+        [stacked([sum(law.predictors) for law in laws], shapes)],
+        [stacked([functools.reduce(operator.mul, law.exposures, pt.ones(())) for law in laws], shapes)],
+        trials=stacked(sizes, shapes),
+        is_clipped=any(law.is_clipped for law in laws),
+        shape_product=Product(whole=stacked(*zip(*shape, strict=True))) if shape else None,
+        second=families[1] if len(families) == 2 else None,
+        code=np.concatenate(codes) if len(families) == 2 else None,
+    )

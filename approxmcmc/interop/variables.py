@@ -7,14 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pymc.initial_point import make_initial_point_fn
+from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
 from pytensor.graph.replace import vectorize_graph
+from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import Variables
 from approxmcmc.errors import IncompatibleError
+from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.graphs import over_flat, rebuild
+from approxmcmc.interop.walk import evaluate, in_python
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +91,7 @@ def describe_variables(
     graphs = over_flat(model.replace_rvs_by_values(listed), theta, values, start, scales)
     multiply = multiplier(theta, values, start, scales)
     many = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
-    function = pytensor.function([many], vectorize_graph(graphs, {theta: many}), mode="FAST_COMPILE")
+    function = in_python([many], vectorize_graph(graphs, {theta: many}))
     names = [variable.name for variable in listed]
 
     def constrain(thetas: np.ndarray) -> dict[str, np.ndarray]:
@@ -153,7 +156,7 @@ def _forward(model: Any) -> Any:
     single = {variable: variable.type() for variable in transforms}
     many = [pt.tensor(dtype=variable.dtype, shape=(None, *variable.type.shape)) for variable in single.values()]
     batched = vectorize_graph(rebuild(graphs, single), dict(zip(single.values(), many, strict=True)))
-    return pytensor.function(many, batched, mode="FAST_COMPILE", on_unused_input="ignore")
+    return in_python(many, batched)
 
 
 def flat(point: Mapping[str, Any], values: Sequence[Any]) -> np.ndarray:
@@ -170,7 +173,7 @@ def multiplier(
     """
     if not scales:
         return lambda point: point
-    function = pytensor.function([theta], over_flat(list(scales.values()), theta, values, start), mode="FAST_COMPILE")
+    function = in_python([theta], over_flat(list(scales.values()), theta, values, start))
     stops = np.cumsum([np.size(start[value.name]) for value in values])
     ends = dict(zip(values, stops, strict=True))
 
@@ -206,3 +209,29 @@ def refuse_unsuitable(model: Any) -> None:
     else:
         return
     raise IncompatibleError(f"from_pymc: {reason}")
+
+
+def has_fixed_parameters(model: Any, variable: Any) -> bool:
+    """Return whether the prior of a variable depends on no other free variable."""
+    return not set(ancestors(variable.owner.inputs)) & set(model.free_RVs)
+
+
+def is_positive(model: Any, variable: Any) -> bool:
+    """Return whether a free variable is positive, by the transform with which PyMC samples it."""
+    transform = model.rvs_to_transforms[variable]
+    if isinstance(transform, LogTransform | LogOddsTransform):
+        return True
+    if not isinstance(transform, IntervalTransform) or not has_fixed_parameters(model, variable):
+        return False
+    lower, _ = transform.args_fn(*variable.owner.inputs)
+    return lower is not None and bool(np.all(evaluate(pt.as_tensor(lower)) >= 0.0))
+
+
+def refuse_other_users(model: Any, variable: Any) -> None:
+    """Raise if another free variable or a potential depends on `variable`."""
+    for other in model.free_RVs:
+        if other is not variable and variable in set(ancestors(other.owner.inputs)):
+            raise NotPossibleError(f"the variable {other.name} depends on it")
+    for potential in model.potentials:
+        if variable in set(ancestors([potential])):
+            raise NotPossibleError(f"the potential {potential.name} depends on it")

@@ -403,7 +403,7 @@ def model_of(name, *, knows_shape):
 @pytest.mark.parametrize("knows_shape", [True, False])
 @pytest.mark.parametrize("name", families.FAMILIES)
 def test_the_twin_of_a_family_is_recognised_in_rows_of_groups(name, knows_shape):
-    from approxmcmc.interop.groups.likelihoods import law_of_rows
+    from approxmcmc.interop.law import law_of_rows
 
     model = model_of(name, knows_shape=knows_shape)
     assert law_of_rows(model, model["y"]).family is CASES[name].family

@@ -12,14 +12,12 @@ from pytensor.compile.mode import Mode
 from pytensor.graph.rewriting.db import RewriteDatabaseQuery
 
 from approxmcmc.expansion import posterior
-from approxmcmc.interop import kernels, returned
-from approxmcmc.interop.groups import check, coordinates, effects, values
-from approxmcmc.interop.summed import draws, model as summed_model
+from approxmcmc.interop import kernels, returned, walk
 
 # Equal parts are merged, because some functions are called thousands of times; no other rewriting, which takes nine
 # tenths of the time. What the library rewrites itself (`graphs.simplify`) is rewritten here, too.
 MERGED = Mode(linker="py", optimizer=RewriteDatabaseQuery(include=["merge"]))
-READERS = kernels, returned, check, coordinates, effects, values, draws, summed_model
+READERS = kernels, returned, walk
 USUAL = {module: module.PYTHON for module in READERS}
 FAST_COMPILE = mode.FAST_COMPILE
 

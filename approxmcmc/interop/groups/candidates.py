@@ -13,10 +13,14 @@ from pymc.distributions.multivariate import MvNormalRV
 from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.basic import NormalRV
 
+from approxmcmc.contracts import WrittenWork
 from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt
 from approxmcmc.interop.groups.labels import FREE, MIXED, join, labels_of
-from approxmcmc.interop.groups.values import ValuesOfGraph, shape_of
-from approxmcmc.interop.rows import law_name
+from approxmcmc.interop.law import law_name
+from approxmcmc.interop.read import ReadModel
+from approxmcmc.interop.rows import Rows
+from approxmcmc.interop.values import ValuesOfGraph, shape_of
+from approxmcmc.interop.variables import refuse_other_users, refuse_unsuitable
 
 FEWEST_TO_NAME = 3  # groups whose effects are not normal, for a reason: two levels are a factor more often than groups
 
@@ -35,6 +39,45 @@ class GroupEffects(NamedTuple):
     def name(self) -> str:
         """Names of the variables, for messages."""
         return " and ".join(variable.name for variable in self.axes)
+
+
+class ModelOfGroups(ReadModel):
+    """A model, its observed rows, and the sets of effects that can be integrated out.
+
+    Raises
+    ------
+    NotPossibleError
+        If no effects can be integrated out; the message says why.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        model = self.model
+        refuse_unsuitable(model)
+        self.rows = Rows(model)
+        self.observed = self.rows.stacked(self.faults)
+        self.y = self.observed.y
+        self.law = self.observed.law
+        self.parameters = self.observed.parameters
+        graphs = [] if self.law is None else self.law.graphs
+        priors = [p for v in model.free_RVs if hasattr(v.owner.op, "dist_params") for p in v.owner.inputs]
+        self.values = ValuesOfGraph(model, [*self.parameters, *graphs, *(p for p in priors if hasattr(p, "ndim"))])
+        self.sets, self.reasons = candidates(model, self.values, self.parameters, self.y.shape, self.faults)
+        if not self.sets:
+            raise NotPossibleError("; ".join(self.reasons) or "no variable has an effect for each of several groups")
+        if self.observed.refused:
+            raise NotPossibleError(f"{' and '.join(effects.name for effects in self.sets)}: {self.observed.refused}")
+        self.shared  # noqa: B018  # hashes of the data that were read
+
+    @property
+    def written_work(self) -> WrittenWork:
+        """The work of NUTS on the graph of the model."""
+        return self.work
+
+    def labels(self, effects: GroupEffects) -> np.ndarray:
+        """Return the model's labels of the groups of `effects`; 0, 1, ... if the model has none."""
+        named = (self.labels_of_axis(variable, axis) for variable, axis in effects.axes.items())
+        return next((labels for labels in named if labels is not None), np.arange(effects.n_groups))
 
 
 def candidates(
@@ -109,13 +152,3 @@ def _refuse_prior(model: Any, variable: Any, shape: tuple[int, ...]) -> None:
         transform = type(model.rvs_to_transforms[variable]).__name__
         raise NotPossibleError(f"it has the transform {transform}, so its entries are not independent normal numbers")
     refuse_other_users(model, variable)
-
-
-def refuse_other_users(model: Any, variable: Any) -> None:
-    """Raise if another free variable or a potential depends on the effects in `variable`."""
-    for other in model.free_RVs:
-        if other is not variable and variable in set(ancestors(other.owner.inputs)):
-            raise NotPossibleError(f"the variable {other.name} depends on it")
-    for potential in model.potentials:
-        if variable in set(ancestors([potential])):
-            raise NotPossibleError(f"the potential {potential.name} depends on it")

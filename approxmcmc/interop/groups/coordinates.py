@@ -14,18 +14,17 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from pymc.distributions.transforms import CholeskyCovPacked
 from pymc.logprob.transforms import IntervalTransform, LogOddsTransform, LogTransform
 from pytensor.graph.replace import vectorize_graph
-from pytensor.graph.traversal import ancestors
 
 from approxmcmc.contracts import Variables
 from approxmcmc.interop.densities import initial_point
-from approxmcmc.interop.graphs import evaluate, is_shared, leaves, rebuild, simplify, value_of
-from approxmcmc.interop.groups.values import PYTHON, shape_of
-from approxmcmc.interop.variables import ModelVariables, labels_of_model
+from approxmcmc.interop.graphs import rebuild, simplify
+from approxmcmc.interop.values import shape_of
+from approxmcmc.interop.variables import ModelVariables, has_fixed_parameters, labels_of_model
+from approxmcmc.interop.walk import evaluate, in_python, is_shared, leaves, value_of
 from approxmcmc.targets.groups.link import ABS, ABS_TANH, AS_IT_IS, EXP, EXPIT
 
 
@@ -182,12 +181,7 @@ class Coordinates:
             flat.append(value.ravel())
         [theta] = self.frozen(rebuild([pt.concatenate(flat)], given))
         many = {one: pt.tensor(shape=(None, *one.type.shape), dtype=one.dtype) for one in given.values()}
-        function = pytensor.function(
-            [many[given[v]] for v in self.free],
-            vectorize_graph(theta, many),
-            mode=PYTHON,
-            on_unused_input="ignore",
-        )
+        function = in_python([many[given[v]] for v in self.free], vectorize_graph(theta, many))
         dim = sum(value.size for value in self.start)
 
         def unconstrain(values: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -206,18 +200,13 @@ def over_draws(
     batched: Sequence[Any] = vectorize_graph(list(graphs), {theta: many})
     # A graph that does not depend on theta gets no axis of draws.
     batched = [graph if graph.ndim > one.ndim else graph[None] for graph, one in zip(batched, graphs, strict=True)]
-    function = pytensor.function([many], batched, mode=PYTHON)
+    function = in_python([many], batched)
 
     def evaluate_all(thetas: np.ndarray) -> dict[str, np.ndarray]:
         full = zip(names, function(thetas), strict=True)
         return {name: np.broadcast_to(value, (len(thetas), *value.shape[1:])) for name, value in full}
 
     return evaluate_all
-
-
-def has_fixed_parameters(model: Any, variable: Any) -> bool:
-    """Return whether the prior of a variable depends on no other free variable."""
-    return not set(ancestors(variable.owner.inputs)) & set(model.free_RVs)
 
 
 def is_between_0_and_a_bound(model: Any, variable: Any) -> bool:
@@ -246,7 +235,7 @@ def may_be_signed(model: Any, variable: Any) -> bool:
             return False
     zeros = np.zeros(shape_of(model, variable))
     with np.errstate(all="ignore"):  # a density of 0 or infinity at 0 is an answer
-        at_zero = pm.logp(variable, pt.as_tensor(zeros)).eval(mode=PYTHON)
+        at_zero = in_python([], pm.logp(variable, pt.as_tensor(zeros)))()
     return bool(np.isfinite(at_zero).all())
 
 

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
@@ -15,7 +14,8 @@ from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates
 from approxmcmc.interop.groups.labels import MIXED, labels_of
 from approxmcmc.interop.groups.predictor import triangle_of
-from approxmcmc.interop.groups.values import PYTHON, ValuesOfGraph, shape_of, size
+from approxmcmc.interop.values import ValuesOfGraph, shape_of, size
+from approxmcmc.interop.walk import in_python
 
 AT_ONCE = 1 << 21  # numbers of u per chunk
 
@@ -109,7 +109,7 @@ class EffectsOfModel:
             thetas = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
             many = pt.tensor("many", shape=(None, *self.u.type.shape))
             graphs = vectorize_graph([one.graph for one in named], {theta: thetas, self.u: many})
-            self._compiled[names] = pytensor.function([thetas, many], graphs, mode=PYTHON, on_unused_input="ignore")
+            self._compiled[names] = in_python([thetas, many], graphs)
         return self._compiled[names]
 
 

@@ -6,13 +6,12 @@ from typing import Any
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt
-from approxmcmc.interop.groups.candidates import GroupEffects
+from approxmcmc.interop.groups.candidates import GroupEffects, ModelOfGroups
 from approxmcmc.interop.groups.forms import MOST_NUMBERS
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
 from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
-from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
-from approxmcmc.interop.groups.values import NO_TRACES, shape_of, size
+from approxmcmc.interop.values import NO_TRACES, shape_of, size
 
 DETERMINED = 10  # rows of a group that determine its effect, so that NUTS moves it well though it is centred
 # effects of fewer groups, with more rows each, stay parameters: no quadrature

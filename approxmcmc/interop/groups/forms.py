@@ -11,12 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from pytensor.graph.traversal import ancestors
 from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Second, Sqr, Sub, Switch, TrueDiv
 from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.interop.attempts import NotPossibleError
-from approxmcmc.interop.groups.values import ValuesOfGraph, compute, size
 from approxmcmc.interop.operations import MULTIPLYING, data_inputs, is_sum, name_of
+from approxmcmc.interop.values import ValuesOfGraph, compute, size
+from approxmcmc.interop.walk import dependents, interpret
 
 Monomial = tuple[int, ...]
 Form = dict[Monomial, np.ndarray]
@@ -55,37 +57,34 @@ def forms_of(
 
     Raise `NotPossibleError` if a graph is not linear in the effects.
     """
-    found: dict[Any, Form] = dict(known)
-    depend = set(known)
-    for node in values.nodes:
-        if any(one in depend for one in node.inputs):
-            depend.update(node.outputs)
+    of_factors: dict[Any, Form] = {}  # free variables, and expressions that are not linear
+    depend = dependents(values.nodes, known)
 
-    def form(variable: Any) -> Form:
+    def form(variable: Any, of_operation: Form | None) -> Form:
         if variable in values.fixed:
             return {CONSTANT: np.asarray(values.of[variable])}
-        if variable not in found:  # a free variable, or an expression that is not linear
-            if variable in depend:
-                raise NotPossibleError(f"{variable.name or variable.owner.op} is not linear in the effects")
-            found[variable] = factors.form(variable, values.shape(variable))
-        return found[variable]
+        if of_operation is not None:
+            return of_operation
+        if variable in depend:
+            raise NotPossibleError(f"{variable.name or variable.owner.op} is not linear in the effects")
+        if variable not in of_factors:
+            of_factors[variable] = factors.form(variable, values.shape(variable))
+        return of_factors[variable]
 
-    needed = _below(values, wanted)
-    for node in values.nodes:
-        for index, output in enumerate(node.outputs):
-            if output not in found and output in needed and output not in values.fixed:
-                of_output = _form(node, index, values, form)
-                if of_output is not None:
-                    found[output] = of_output
-    return [form(graph) for graph in wanted]
+    def rule(node: Any, inputs: list[Form | None]) -> list[Form | None]:
+        of_inputs = dict(zip(node.inputs, inputs, strict=True))
 
+        def of_input(variable: Any) -> Form:
+            return form(variable, of_inputs[variable])
 
-def _below(values: ValuesOfGraph, wanted: Sequence[Any]) -> set[Any]:
-    needed = set(wanted)
-    for node in reversed(values.nodes):
-        if any(output in needed for output in node.outputs):
-            needed.update(node.inputs)
-    return needed
+        return [
+            _form(node, index, values, of_input) if output in needed and output not in values.fixed else None
+            for index, output in enumerate(node.outputs)
+        ]
+
+    needed = set(ancestors(wanted))
+    forms = interpret(values.nodes, known, rule)
+    return [form(graph, forms.get(graph)) for graph in wanted]
 
 
 def _form(node: Any, index: int, values: ValuesOfGraph, form: Any) -> Form | None:

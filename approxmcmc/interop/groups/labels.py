@@ -15,8 +15,9 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 
 from approxmcmc.interop.graphs import is_signed
-from approxmcmc.interop.groups.values import ValuesOfGraph, compute
 from approxmcmc.interop.operations import INDEXING_BY_ARRAYS, MULTIPLYING, SHAPES, data_inputs, name_of
+from approxmcmc.interop.values import ValuesOfGraph, compute
+from approxmcmc.interop.walk import interpret
 
 FREE = -1
 MIXED = -2
@@ -43,16 +44,19 @@ def labels_of(
 
     Names of operations that cannot be followed, with results that are `MIXED` for this reason, are added to `opaque`.
     """
-    found = dict(effects)
-    for node in values.nodes:
-        if any(one in found for one in node.inputs):
-            labels = [found.get(one) for one in node.inputs]
-            for index, output in enumerate(node.outputs):
-                own = _labels(node, index, values, labels)
-                if own is None and opaque is not None:
-                    opaque.add(name_of(node))
-                found[output] = np.full(values.shape(output), MIXED) if own is None else own
-    return found
+
+    def rule(node: Any, labels: list[np.ndarray | None]) -> list[np.ndarray] | None:
+        if all(known is None for known in labels):
+            return None
+        of_results = [_labels(node, index, values, labels) for index in range(len(node.outputs))]
+        if opaque is not None and any(own is None for own in of_results):
+            opaque.add(name_of(node))
+        return [
+            np.full(values.shape(output), MIXED) if own is None else own
+            for output, own in zip(node.outputs, of_results, strict=True)
+        ]
+
+    return interpret(values.nodes, effects, rule)
 
 
 def _labels(node: Any, index: int, values: ValuesOfGraph, labels: Sequence[Any]) -> np.ndarray | None:

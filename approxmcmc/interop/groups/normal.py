@@ -3,7 +3,7 @@
 import numpy as np
 
 from approxmcmc.interop.attempts import NotPossibleError
-from approxmcmc.interop.groups.candidates import GroupEffects
+from approxmcmc.interop.groups.candidates import GroupEffects, ModelOfGroups
 from approxmcmc.interop.groups.check import compare_with_model
 from approxmcmc.interop.groups.coordinates import Coordinates
 from approxmcmc.interop.groups.factors import FactorsGiven, scales_of
@@ -15,7 +15,6 @@ from approxmcmc.interop.groups.predictor import (
     scale_of,
     standard_effects,
 )
-from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles

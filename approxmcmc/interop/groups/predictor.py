@@ -12,8 +12,8 @@ from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.forms import CONSTANT, FactorsOfModel, Form, Monomial, forms_of
 from approxmcmc.interop.groups.labels import FREE
-from approxmcmc.interop.groups.values import ValuesOfGraph
 from approxmcmc.interop.operations import MULTIPLYING, name_of, without_axes
+from approxmcmc.interop.values import ValuesOfGraph
 
 Product = tuple[int, float, Monomial]  # index of the sum that it belongs to, its weight, its factors
 

@@ -8,13 +8,12 @@ from pytensor.graph.traversal import ancestors
 
 from approxmcmc.families import Stack
 from approxmcmc.interop.attempts import NotPossibleError
-from approxmcmc.interop.groups.candidates import GroupEffects
+from approxmcmc.interop.groups.candidates import GroupEffects, ModelOfGroups
 from approxmcmc.interop.groups.check import compare_with_model
 from approxmcmc.interop.groups.coordinates import Coordinates
 from approxmcmc.interop.groups.factors import FactorsGiven, scales_of
 from approxmcmc.interop.groups.forms import FactorsOfModel, forms_of
 from approxmcmc.interop.groups.predictor import labels_of_rows, n_effects_of, predictor_of, scale_of, standard_effects
-from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.links import LawOfRows
 from approxmcmc.targets.groups.grouping import grouping

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import CompiledTarget, LatentTarget, WrittenWork, content_hash
-from approxmcmc.interop.groups.candidates import GroupEffects
+from approxmcmc.interop.groups.candidates import GroupEffects, ModelOfGroups
 from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables
 from approxmcmc.interop.groups.effects import EffectsOfModel, Named
-from approxmcmc.interop.groups.source import ModelOfGroups
 from approxmcmc.interop.prior import PriorOfGraph
 from approxmcmc.interop.returned import ReturnedByModel
 from approxmcmc.interop.variables import labels_of_model
@@ -188,4 +187,4 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     def __repr__(self) -> str:
         """Return the observed variable and the sizes as text."""
         sizes = f"{self.source.y.size} rows in {self.n_obs} groups, dim={self.variables.size}"
-        return f"{type(self).__name__}({self.source.observed.name}: {sizes}; without {self.groups.name})"
+        return f"{type(self).__name__}({self.source.rows.name}: {sizes}; without {self.groups.name})"

@@ -10,17 +10,17 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pytensor
 import pytensor.tensor as pt
 from pymc.backends.arviz import find_constants, find_observations
 from pytensor.graph.replace import vectorize_graph
 
 from approxmcmc.contracts import LatentTarget, Variables, as_labels
 from approxmcmc.interop.graphs import by_numpy, rebuild, simplify
-from approxmcmc.interop.groups.values import PYTHON, shape_of
 from approxmcmc.interop.returned import ReturnedByModel
 from approxmcmc.interop.summed.model import SummedModel
+from approxmcmc.interop.values import shape_of
 from approxmcmc.interop.variables import labels_of_model
+from approxmcmc.interop.walk import in_python
 
 AT_ONCE = 1 << 21  # terms of states per chunk of draws
 
@@ -145,7 +145,7 @@ class SummedOut(LatentTarget):
         inputs = [self._inputs[variable] for variable in variables]
         many = [pt.tensor(dtype=each.dtype, shape=(None, *each.type.shape)) for each in inputs]
         batched = vectorize_graph(list(graphs), dict(zip(inputs, many, strict=True)))
-        return pytensor.function(many, batched, mode=PYTHON, on_unused_input="ignore")
+        return in_python(many, batched)
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:

@@ -13,11 +13,11 @@ from pytensor.graph.traversal import ancestors
 from pytensor.tensor.random.op import RandomVariable
 
 from approxmcmc.interop.attempts import NotPossibleError
-from approxmcmc.interop.graphs import evaluate
-from approxmcmc.interop.groups.candidates import refuse_other_users
 from approxmcmc.interop.groups.labels import FREE, MIXED, join, join_along, labels_of
-from approxmcmc.interop.groups.values import ValuesOfGraph, shape_of
-from approxmcmc.interop.rows import law_name
+from approxmcmc.interop.law import law_name
+from approxmcmc.interop.values import ValuesOfGraph, shape_of
+from approxmcmc.interop.variables import refuse_other_users
+from approxmcmc.interop.walk import evaluate
 
 MOST_STATES = 32  # terms of a sum: the graph of the likelihood is repeated for each
 

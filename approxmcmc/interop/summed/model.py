@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pymc as pm
-import pytensor
 import pytensor.tensor as pt
 from pymc.logprob.abstract import MeasurableOp, _logprob
 from pytensor.graph.basic import Apply
@@ -14,16 +13,16 @@ from pytensor.graph.op import Op
 from pytensor.graph.traversal import ancestors
 
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt
-from approxmcmc.interop.densities import initial_point, log_densities
+from approxmcmc.interop.attempts import Reason, attempt
+from approxmcmc.interop.comparison import compare
+from approxmcmc.interop.densities import initial_point, simplified_densities
 from approxmcmc.interop.graphs import by_numpy, simplify
-from approxmcmc.interop.groups.values import NO_TRACES, PYTHON
-from approxmcmc.interop.latents_wanted import checked_latents
 from approxmcmc.interop.summed.find import Indicators, indicators
 from approxmcmc.interop.summed.terms import log_sum_exp, terms_of_states
+from approxmcmc.interop.values import NO_TRACES
+from approxmcmc.interop.walk import in_python
 
 SPREAD = 0.3  # standard deviation of the random point around the initial point
-RELATIVE = 1e-6
 
 
 class SummedRows(MeasurableOp, Op):
@@ -126,18 +125,14 @@ class SummedModel(pm.Model):
         found = self.found
         given = self.given
         point = {name: rng.normal(value, SPREAD) for name, value in initial_point(self).items()}
-        own = pytensor.function(
+        own = in_python(
             [self.rvs_to_values[one] for one in self.free_RVs],
             [by_numpy(simplify(one)) for one in self.replace_rvs_by_values(self.terms)],
-            mode=PYTHON,
-            on_unused_input="ignore",
         )
         variables = [*found.supports, *found.rows]
-        expected = pytensor.function(
+        expected = in_python(
             [given.rvs_to_values[one] for one in given.free_RVs],
-            [by_numpy(simplify(one)) for one in log_densities(given, variables, jacobian=False)],
-            mode=PYTHON,
-            on_unused_input="ignore",
+            [by_numpy(density) for density in simplified_densities(given, variables)],
         )
         mine = own(*(point[self.rvs_to_values[one].name] for one in self.free_RVs))
         states = itertools.product(*found.supports.values())
@@ -154,8 +149,8 @@ class SummedModel(pm.Model):
                     total += part.reshape((*found.shape, -1)).sum(axis=-1)
                 else:
                     np.add.at(total, rows, part.reshape((len(rows), -1)).sum(axis=1))
-            if not np.allclose(np.broadcast_to(terms, found.shape), total, RELATIVE, RELATIVE, equal_nan=True):
-                raise NotPossibleError(f"the terms of state {state} differ from those of the model")
+            different = f"the terms of state {state} differ from those of the model"
+            compare(np.broadcast_to(terms, found.shape), total, different, finite=False)
 
     @property
     def sentence(self) -> str:
@@ -167,10 +162,10 @@ class SummedModel(pm.Model):
         return f"{values} of {size} entries summed out"
 
 
-def summed(model: Any, latents: Any = "auto", faults: list[str] | None = None) -> Any:
+def summed(model: Any, faults: list[str] | None = None) -> Any:
     """Return a PyMC model with its discrete variables summed out; any other object is returned unchanged.
 
-    `latents` says which of their draws `sample` stores. The sentence on a fault (see `attempts`) is added to `faults`.
+    The sentence on a fault (see `attempts`) is added to `faults`.
 
     Raises
     ------
@@ -193,5 +188,4 @@ def summed(model: Any, latents: Any = "auto", faults: list[str] | None = None) -
             f"summed out: {summed_model.sentence}. Sample the model by NUTS and PyMC's discrete steps, "
             "amc.sample(model)"
         )
-    summed_model.latents_wanted = checked_latents(latents)
     return summed_model

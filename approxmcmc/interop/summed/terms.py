@@ -19,11 +19,12 @@ from pytensor.gradient import disconnected_grad
 from pytensor.graph import rewrite_graph
 
 from approxmcmc.interop.attempts import NotPossibleError
-from approxmcmc.interop.graphs import evaluate, is_shared, leaves, rebuild, replace_nodes, value_of
-from approxmcmc.interop.groups.values import shape_of
+from approxmcmc.interop.graphs import rebuild, replace_nodes
+from approxmcmc.interop.law import law_name
 from approxmcmc.interop.operations import MOVING, name_of
-from approxmcmc.interop.rows import law_name
 from approxmcmc.interop.summed.find import Indicators
+from approxmcmc.interop.values import shape_of
+from approxmcmc.interop.walk import evaluate, is_shared, leaves, value_of
 
 MOST_PADDING = 10  # times the rows: groups are padded to the length of the longest
 

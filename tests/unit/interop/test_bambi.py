@@ -8,8 +8,7 @@ import xarray as xr
 
 import approxmcmc as amc
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.interop.any_model import as_target, in_terms_of
-from approxmcmc.interop.libraries import without_formula
+from approxmcmc.interop.any_model import as_target, in_terms_of, without_formula
 from approxmcmc.output.reading import flat_draws
 from tests.models import logistic
 

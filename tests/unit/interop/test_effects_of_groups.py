@@ -4,6 +4,7 @@ import numpy as np
 import pytensor
 import pytest
 
+from approxmcmc.interop import walk
 from approxmcmc.interop.groups import effects
 from approxmcmc.interop.groups.find import integrated
 from tests.unit.interop.test_groups_of_pymc import G, hierarchy
@@ -37,7 +38,7 @@ def test_the_function_is_compiled_once_and_read_in_chunks(monkeypatch):
         inputs_of_compiled.append(len(inputs))
         return right(inputs, *others, **settings)
 
-    monkeypatch.setattr(effects.pytensor, "function", counted)
+    monkeypatch.setattr(walk.pytensor, "function", counted)
     thetas, u = drawn_from(target, 7)
     whole = target.name_latents(thetas, u, np.arange(G))["b"][1]
     monkeypatch.setattr(effects, "AT_ONCE", 2 * G)

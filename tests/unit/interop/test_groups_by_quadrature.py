@@ -18,9 +18,9 @@ from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups import quadrature
 from approxmcmc.interop.groups.find import integrated
-from approxmcmc.interop.groups.values import PYTHON
 from approxmcmc.interop.plans import INTEGRATE_GROUPS
 from approxmcmc.interop.read import ModelDescription, Request
+from approxmcmc.interop.walk import PYTHON
 from approxmcmc.targets.groups import quadrature_terms
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler

@@ -16,8 +16,8 @@ from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
-from approxmcmc.interop.groups.values import PYTHON
-from approxmcmc.interop.latents_wanted import checked_latents
+from approxmcmc.interop.read import checked_latents
+from approxmcmc.interop.walk import PYTHON
 
 pytestmark = [
     pytest.mark.needs_jit,  # PyTensor's numba backend cannot do without the compiler

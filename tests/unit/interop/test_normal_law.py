@@ -9,10 +9,10 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
+from approxmcmc.interop.law import law_of_observed
 from approxmcmc.interop.model import ModelOfPyMC
 from approxmcmc.interop.normal_law import normal_design
 from approxmcmc.interop.predictors import find_predictors
-from approxmcmc.interop.weights import law_of_observed
 from approxmcmc.targets import LinearRegression, compressed
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.statistics.target import NormalStatistics

@@ -16,7 +16,7 @@ from approxmcmc.interop import plans
 from approxmcmc.interop.attempts import RAISE_VARIABLE, NotPossibleError
 from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed, over_draws
 from approxmcmc.interop.groups.find import integrated
-from approxmcmc.interop.groups.values import PYTHON
+from approxmcmc.interop.walk import PYTHON
 
 N, G = 60, 6
 _rng = np.random.default_rng(2)

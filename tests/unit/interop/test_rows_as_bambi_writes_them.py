@@ -18,14 +18,14 @@ from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families import BINOMIAL, LOGIT, POISSON
 from approxmcmc.families.weighted import weighted_rows
+from approxmcmc.interop.any_model import without_formula
 from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups import normal, quadrature
+from approxmcmc.interop.groups.candidates import ModelOfGroups
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
-from approxmcmc.interop.groups.source import ModelOfGroups
-from approxmcmc.interop.groups.values import PYTHON
-from approxmcmc.interop.libraries import without_formula
 from approxmcmc.interop.linear_predictor import PredictorsOfPyMC
+from approxmcmc.interop.walk import PYTHON
 
 # pandas 3 warns of how Bambi's formulas select columns of text
 pytestmark = pytest.mark.filterwarnings("ignore:For backward compatibility:DeprecationWarning")
@@ -278,7 +278,8 @@ def test_a_lost_weight_is_noticed(monkeypatch):
 
     def planted(self, model):
         read(self, model)
-        self.observed.weight = self.observed.weight * np.where(np.arange(N) < N // 2, 2.0, 1.0)
+        doubled = self.observed.weight * np.where(np.arange(N) < N // 2, 2.0, 1.0)
+        self.observed = self.observed._replace(weight=doubled)
 
     monkeypatch.setattr(ModelOfGroups, "__init__", planted)
     with pytest.raises(NotPossibleError, match="and that of the model"):

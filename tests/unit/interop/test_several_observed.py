@@ -10,8 +10,8 @@ from scipy.special import expit, logsumexp
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import full_gradient
+from approxmcmc.interop import rows
 from approxmcmc.interop.attempts import NotPossibleError
-from approxmcmc.interop.groups import observed
 from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
 
@@ -137,13 +137,13 @@ def test_effects_that_mix_in_one_of_the_variables_are_not_integrated():
 
 def test_rows_taken_for_those_of_the_other_law_are_seen_by_the_models_own_densities(monkeypatch):
     """Planted bug: the two laws are swapped."""
-    right = observed.joint_law
+    right = rows.joint_law
 
     def swapped(laws, shapes):
         law = right(laws, shapes)
         return dataclasses.replace(law, family=law.second, second=law.family)
 
-    monkeypatch.setattr(observed, "joint_law", swapped)
+    monkeypatch.setattr(rows, "joint_law", swapped)
     with pytest.raises(NotPossibleError, match="and that of the model"):
         integrated(model_of(poisson), always=True)
 

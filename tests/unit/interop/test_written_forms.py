@@ -16,10 +16,10 @@ from approxmcmc import families
 from approxmcmc.families import FORMS
 from approxmcmc.interop import law as law_module
 from approxmcmc.interop.attempts import NotPossibleError
-from approxmcmc.interop.groups.likelihoods import law_of_rows
-from approxmcmc.interop.groups.values import PYTHON
+from approxmcmc.interop.law import law_of_rows
 from approxmcmc.interop.linear_predictor import structured_target
 from approxmcmc.interop.model import ModelOfPyMC
+from approxmcmc.interop.walk import PYTHON
 
 N = 12
 _rng = np.random.default_rng(3)

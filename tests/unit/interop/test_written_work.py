@@ -7,8 +7,7 @@ import pytest
 from approxmcmc.interop import plans
 from approxmcmc.interop.nuts_seconds import OPERATION, seconds_to_compile
 from approxmcmc.interop.plans import INTEGRATE_GROUPS, LINEAR_PREDICTORS, price
-from approxmcmc.interop.read import ModelDescription, Request
-from approxmcmc.interop.written_work import work_as_written
+from approxmcmc.interop.read import ModelDescription, Request, work_as_written
 
 N = 1000
 rng = np.random.default_rng(3)

@@ -7,20 +7,16 @@ from typing import Any
 import numpy as np
 from pymc.distributions.transforms import CholeskyCovPacked
 from pytensor import config
-from pytensor.compile.mode import Mode
-from pytensor.graph.traversal import ancestors, toposort
 from pytensor.raise_op import CheckAndRaise
 
 from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.densities import initial_point
-from approxmcmc.interop.graphs import evaluate, is_shared, value_of
 from approxmcmc.interop.model_hash import is_trusted
 from approxmcmc.interop.operations import SHAPES, name_of
+from approxmcmc.interop.walk import arrays_at, evaluate, interpret, nodes_of, perform
 
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)
-# Graphs that are evaluated only a few times are not compiled.
-PYTHON = Mode(linker="py", optimizer="fast_compile")
 # What operations of PyTensor raise at values where they are not defined: a covariance without a Cholesky factor, an
 # index beyond an array. Other exceptions of theirs are faults.
 UNDEFINED = (np.linalg.LinAlgError, ArithmeticError, IndexError, NotImplementedError)
@@ -35,22 +31,19 @@ class ValuesOfGraph:
 
     def __init__(self, model: Any, graphs: Sequence[Any]) -> None:
         rng = np.random.default_rng(0)
-        free = model.free_RVs
-        self.of: dict[Any, Any] = {variable: _value_of(model, variable, rng) for variable in free}
-        self.fixed: set[Any] = set()
-        self.nodes = [node for node in toposort(graphs, blockers=free) if node.outputs[-1] not in self.of]
-        for leaf in ancestors(graphs, blockers=free):
-            if leaf.owner is None and leaf not in self.of:
-                self.of[leaf] = value_of(leaf) if is_shared(leaf) else getattr(leaf, "data", None)
-                self.fixed.add(leaf)
-        for node in self.nodes:
-            if name_of(node) in SHAPES or all(variable in self.fixed for variable in node.inputs):
-                self.fixed.update(node.outputs)
-            self.of.update(zip(node.outputs, compute(node, [self.of[one] for one in node.inputs]), strict=True))
+        free = {variable: _value_of(model, variable, rng) for variable in model.free_RVs}
+        self.nodes = nodes_of(graphs, free)
+        self.of = arrays_at(graphs, free, compute)
+        data = [leaf for leaf in self.of if leaf.owner is None and leaf not in free]
+        self.fixed = set(interpret(self.nodes, dict.fromkeys(data, True), _is_fixed))
 
     def shape(self, variable: Any) -> tuple[int, ...]:
         """Return the shape of a variable."""
         return np.shape(self.of[variable])
+
+
+def _is_fixed(node: Any, inputs: list[bool | None]) -> list[bool] | None:
+    return [True] * len(node.outputs) if name_of(node) in SHAPES or all(inputs) else None
 
 
 def _value_of(model: Any, variable: Any, rng: np.random.Generator) -> np.ndarray:
@@ -82,16 +75,12 @@ def compute(node: Any, inputs: Sequence[Any]) -> list[Any]:
     NotPossibleError
         When the operation is not defined at these values, which may be random, or is one of the user and fails.
     """
-    storage: list[list[Any]] = [[None] for _ in node.outputs]
-    if hasattr(node.op, "prepare_node"):
-        node.op.prepare_node(node, None, None, "py")
     try:
-        node.op.perform(node, list(inputs), storage)
+        return perform(node, inputs)
     except Exception as error:
         if isinstance(error, UNDEFINED) or isinstance(node.op, CheckAndRaise) or not is_trusted(node.op):
             raise NotPossibleError(f"{node.op} cannot be evaluated ({type(error).__name__})") from error
         raise
-    return [result for [result] in storage]
 
 
 def size(shape: Sequence[int]) -> int:
