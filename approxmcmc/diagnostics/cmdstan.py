@@ -11,6 +11,7 @@ Reference: Stan Development Team, CmdStan User's Guide, chapter "Stan CSV File F
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -46,7 +47,7 @@ def read_cmdstan(path: Path) -> xr.DataTree:
         If the file ends early: its run was stopped, or still goes on.
     """
     lines = path.read_text(encoding="utf-8").splitlines()
-    settings = dict(found.groups() for line in lines if (found := SETTING.match(line)))
+    settings = {match[1]: match[2] for line in lines if (match := SETTING.match(line))}
     names = next((line.split(",") for line in lines if line and not line.startswith("#")), [])
     if "lp__" not in names or settings.get("method", "sample") != "sample":
         raise InvalidInputError(
@@ -104,8 +105,9 @@ def _array(variable: str, placed: Mapping[tuple[int, ...], np.ndarray]) -> np.nd
     if len(placed) != np.prod(shape, dtype=int):
         raise InvalidInputError(f"{variable!r} needs {shape} entries, one for each place; found {len(placed)}.")
     array = np.empty((len(next(iter(placed.values()))), *shape))
-    for place, values in placed.items():
-        array[(slice(None), *place)] = values
+    for position, values in placed.items():
+        entry: tuple[Any, ...] = (slice(None), *position)
+        array[entry] = values
     return array
 
 
