@@ -196,16 +196,17 @@ def stage(text: str) -> None:
 
 
 @contextlib.contextmanager
-def watching(show: bool, kind: str = "") -> Iterator[Watch]:
-    """Show on standard error what happens inside this context; nothing without `show`.
+def watching(show: bool, kind: str = "", display: Display | None = None) -> Iterator[Watch]:
+    """Show what happens inside this context; nothing without `show`.
 
-    `kind` is the kind of model, whose compilations are remembered.
+    `kind` is the kind of model, whose compilations are remembered. `display` shows the lines; by default they go to
+    standard error.
     """
     outer = _WATCH.get()
     if outer is not None:
         yield outer
         return
-    display = _display() if show else None
+    display = (display or _display()) if show else None
     watch = Watch(display, kind)
     if display is None:
         yield watch
@@ -251,6 +252,11 @@ def progress(
         watch.look()
 
 
+def plain_lines(write: Callable[[str], None]) -> Display:
+    """Return a display that passes plain lines to a function, one every ten seconds."""
+    return _Lines(write)
+
+
 def _display() -> Display | None:
     """Return the display of the place where this runs; None in a program without a console."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
@@ -288,7 +294,8 @@ class _Bar:
 class _Lines:
     """Plain lines: when a compilation takes long, and every ten seconds; a last one only after others."""
 
-    def __init__(self) -> None:
+    def __init__(self, write: Callable[[str], None] | None = None) -> None:
+        self._write = write or _to_standard_error
         self._last = time.perf_counter()
         self._told_of_compiling = False
         self._told = False
@@ -306,8 +313,9 @@ class _Lines:
         if self._told and line:
             self._write(line)
 
-    def _write(self, line: str) -> None:
-        sys.stderr.write(f"approxmcmc: {line}\n")
+
+def _to_standard_error(line: str) -> None:
+    sys.stderr.write(f"approxmcmc: {line}\n")
 
 
 class _Page:

@@ -1,10 +1,14 @@
-"""Progress output: plain lines, with a count of the cells every ten seconds; on a terminal a bar."""
+"""Progress output: plain lines, with a count of the cells every ten seconds; on a terminal a bar.
+
+While a gold standard is made, a line every ten seconds says how far it is, and about how many seconds are left.
+"""
 
 import sys
 import time
 from collections import Counter
 from typing import Any, TextIO
 
+from approxmcmc.sampling.progress import Display, plain_lines
 from approxmcmc.study.record import Record, cause
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -15,6 +19,10 @@ class Listener:
 
     def line(self, text: str) -> None:
         """Receive a line of text about the run."""
+
+    def display(self, what: str) -> Display | None:
+        """Return what shows the progress of work before the cells, such as a gold standard; None to show nothing."""
+        return None
 
     def start(self, total: int) -> None:
         """Receive the number of cells to run."""
@@ -46,6 +54,10 @@ class Lines(Listener):
         stream = self.stream or sys.stderr
         stream.write(text + "\n")
         stream.flush()
+
+    def display(self, what: str) -> Display:
+        """Return a display that writes a line every ten seconds, which begins with `what`."""
+        return plain_lines(lambda text: self.line(f"{what}: {text}"))
 
     def start(self, total: int) -> None:
         """Start the clock."""

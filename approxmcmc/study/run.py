@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
+from approxmcmc.sampling.progress import watching
 from approxmcmc.study.bias_store import stored_bias
 from approxmcmc.study.biases import bias_line, make_biases
 from approxmcmc.study.declare import Declaration
@@ -209,7 +210,9 @@ def _make_gold_standards(plan: Plan, chosen: Sequence[Cell], store: Store, liste
     """Make the gold standards of the targets of the chosen cells, and yield their reports."""
     target_names = {cell.target for cell in chosen}
     for name in (name for name in plan.study.targets if name in target_names):
-        report = make_gold(plan.study, plan.preset, name, store)
+        display = listener.display(f"gold {name}")
+        with watching(display is not None, display=display):
+            report = make_gold(plan.study, plan.preset, name, store)
         if report is not None:
             listener.line(summary_line(report))
             yield report

@@ -23,13 +23,14 @@ from approxmcmc.diagnostics.diagnose import attributes, report
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import CacheWarning, GoldStandardError, NotFiniteError, SamplingWarning, StudyError
 from approxmcmc.output.files import save
+from approxmcmc.sampling.progress import progress, watching
 from approxmcmc.study import Budget, Gold, Study, engines, knob, vary
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.engines import Job
 from approxmcmc.study.machine import is_noisy, speed_probe, stopwatch
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.processes import run_in_processes
-from approxmcmc.study.progress import Lines
+from approxmcmc.study.progress import Lines, Listener
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.revalidate import revalidate
 from approxmcmc.study.run import Outcome, run_study
@@ -675,3 +676,15 @@ def test_cells_whose_draws_did_not_change_are_kept_and_the_others_stay_stale(tmp
     outcome, _ = execute(study, tmp_path)
     assert outcome.statuses == {"done": 6} and results_of(study, tmp_path).records.drawn_by.notna().sum() == 4
     assert revalidate(study, "paper", tmp_path, sample=toy_sample).empty
+
+
+def test_a_gold_standard_that_takes_long_says_how_far_it_is(monkeypatch):
+    monkeypatch.setattr("approxmcmc.sampling.progress.SECONDS_BETWEEN_LINES", 0.0)
+    written = io.StringIO()
+    with (
+        watching(True, display=Lines(written).display("gold toy")),
+        progress(10, show=False, label="2 chains", time_limit=None) as steps,
+    ):
+        steps.update(4)
+    assert "gold toy: 2 chains: 4 of 10 steps" in written.getvalue()
+    assert Listener().display("gold toy") is None
