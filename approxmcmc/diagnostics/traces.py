@@ -291,8 +291,8 @@ def _foreign(draws: Any, template: Variables | None, what: str) -> xr.DataTree:
 
 
 def _warn_of_swapped_axes(posterior: xr.Dataset) -> None:
-    chains = posterior.sizes["chain"]
-    draws = posterior.sizes["draw"]
+    chains = posterior.sizes.get("chain", 0)  # an empty dict has no axes, and is refused as a trace without draws
+    draws = posterior.sizes.get("draw", 0)
     if chains > draws > 0:
         warn(
             f"Arrays need the axes (chain, draw, ...), so these are {chains} chains of {draws} draws. If they are one "
