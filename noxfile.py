@@ -124,7 +124,10 @@ def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
 
 def _pytest_uncompiled(session: nox.Session) -> None:
     """Run the tests that need no compilation, without it: there a wrong index raises."""
-    _pytest(session, "-m", UNMARKED, *PLAIN, NUMBA_DISABLE_JIT="1")
+    random_models = "tests/random_models"  # one file of many minutes: its tests are spread over the processes
+    others = [path for path in PLAIN if path != random_models]
+    _pytest(session, "-m", UNMARKED, *others, NUMBA_DISABLE_JIT="1")
+    _pytest(session, "--dist", "load", "-m", UNMARKED, random_models, NUMBA_DISABLE_JIT="1")
 
 
 @nox.session(python=MAIN)
