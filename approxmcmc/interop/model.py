@@ -79,7 +79,8 @@ class ModelOfPyMC(ReadModel):
 
     def describe(self) -> ModelVariables:
         """Return the variables that theta holds, as the trace stores them."""
-        return describe_variables(self.model, self.theta, self.start, [], self.scales)
+        users_model = self.model.given if isinstance(self.model, SummedModel) else self.model
+        return describe_variables(self.model, self.theta, self.start, [], self.scales, users_model)
 
     def log_priors(self) -> list[Any]:
         """Return the log densities of free variables and potentials as graphs of the value variables.

@@ -80,11 +80,13 @@ def describe_variables(
     start: Mapping[str, np.ndarray],
     deterministics: Sequence[Any],
     scales: Mapping[Any, Any],
+    users_model: Any = None,
 ) -> ModelVariables:
     """Return the free variables of a model, and these deterministics, as functions of the symbolic vector `theta`.
 
     `start` is the model's initial point. If `scales` has a graph for a value variable, theta holds the variable times
-    that scale.
+    that scale. Dims and coords are those of `users_model`, if given: where indicators are summed out of it, the rows of
+    a group lie along an axis of `model` that the user's data do not have.
     """
     values = [model.rvs_to_values[variable] for variable in model.free_RVs]
     listed = [*model.free_RVs, *deterministics]
@@ -114,7 +116,7 @@ def describe_variables(
 
     first = {name: value[0] for name, value in constrain(multiply(flat(start, values))[None, :]).items()}
     defaults = {variable.name: first[variable.name] for variable in model.free_RVs}
-    dims, coords = labels_of_model(model)
+    dims, coords = labels_of_model(model if users_model is None else users_model)
     names_of = {value: f"{value.name}_scaled__" if value in scales else value.name for value in values}
     pairs = [
         (names_of[value], value.name, variable.name) for value, variable in zip(values, model.free_RVs, strict=True)
@@ -135,13 +137,8 @@ def describe_variables(
 
 
 def labels_of_model(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, list[Any]]]:
-    """Return the dims of a model's variables by name, and its coords.
-
-    Where indicators are summed out, the rows of a group lie along an axis of their own, but the user's data do not:
-    the dims are those of the user's model.
-    """
-    users = getattr(model, "given", model)
-    named = {name: dims for name, dims in users.named_vars_to_dims.items() if None not in dims}
+    """Return the dims of a model's variables by name, and its coords."""
+    named = {name: dims for name, dims in model.named_vars_to_dims.items() if None not in dims}
     dims = {name: tuple(map(str, axes)) for name, axes in named.items()}
     return dims, {str(name): list(labels) for name, labels in model.coords.items() if labels is not None}
 

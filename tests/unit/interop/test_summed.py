@@ -512,3 +512,11 @@ def test_rows_that_depend_on_no_parameter_are_rows(read, rng):
         logits = pm.math.stack([np.zeros(12), eta, -0.5 * eta], axis=1)
         pm.Categorical("y", logit_p=logits, observed=rng.integers(0, 3, 12))
     assert amc.from_pymc(model, **read).n_obs == 12
+
+
+def test_a_variable_may_have_the_name_of_a_field_of_ours():
+    """PyMC makes each variable an attribute of its model, too."""
+    with pm.Model() as model:
+        given = pm.Normal("given", 0.0, 1.0)
+        pm.Normal("y", given, 1.0, observed=np.arange(5.0))
+    assert list(amc.from_pymc(model).variables.shapes) == ["given"]
