@@ -46,7 +46,10 @@ def read_cmdstan(path: Path) -> xr.DataTree:
     ApproxMCMCWarning
         If the file ends early: its run was stopped, or still goes on.
     """
-    lines = path.read_text(encoding="utf-8").splitlines()
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    if not text.endswith("\n"):  # the last line was cut off, perhaps inside its last number
+        lines = lines[:-1]
     settings = {match[1]: match[2] for line in lines if (match := SETTING.match(line))}
     names = next((line.split(",") for line in lines if line and not line.startswith("#")), [])
     if "lp__" not in names or settings.get("method", "sample") != "sample":
@@ -54,7 +57,7 @@ def read_cmdstan(path: Path) -> xr.DataTree:
             f"{str(path)!r} needs to be a CSV file that CmdStan's method `sample` has written; found the method "
             f"{settings.get('method', 'unknown')!r} and the columns {names[:4]}."
         )
-    table = _draws(lines, names)
+    table = _draws(path, lines, names)
     seconds = {what: float(number) for number, what in SECONDS.findall("\n".join(lines))}
     if "Sampling" not in seconds:
         asked = settings.get("num_samples", "an unknown number of")
@@ -74,7 +77,7 @@ def read_cmdstan(path: Path) -> xr.DataTree:
     return with_clock(tree, seconds.get("Sampling"), seconds.get("Warm-up"))
 
 
-def _draws(lines: Sequence[str], names: Sequence[str]) -> np.ndarray:
+def _draws(path: Path, lines: Sequence[str], names: Sequence[str]) -> np.ndarray:
     """Return the rows after the warm-up, shape (draw, column)."""
     ends = [k for k, line in enumerate(lines) if line.startswith("#") and END_OF_WARMUP in line]
     head = next(k for k, line in enumerate(lines) if line and not line.startswith("#"))
@@ -84,8 +87,13 @@ def _draws(lines: Sequence[str], names: Sequence[str]) -> np.ndarray:
         rows = rows[:-1]
     wrong = next((row for row in rows if len(row) != len(names)), None)
     if wrong is not None:
-        raise InvalidInputError(f"A row needs {len(names)} numbers, one for each name; found {len(wrong)} in one.")
-    return np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
+        raise InvalidInputError(
+            f"A row of {str(path)!r} needs {len(names)} numbers, one for each name; found {len(wrong)} in one."
+        )
+    try:
+        return np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
+    except ValueError as error:
+        raise InvalidInputError(f"The rows of {str(path)!r} need numbers; {error}.") from error
 
 
 def _arrays(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

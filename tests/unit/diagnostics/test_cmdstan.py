@@ -91,6 +91,14 @@ def test_a_run_that_was_stopped_is_read_with_a_warning(tmp_path, cut):
     assert "perf_counter_diff" not in trace["sample_stats"]
 
 
+def test_a_row_without_an_end_is_no_draw(tmp_path):
+    """Its last number may be cut off, which nothing else shows."""
+    path = written(tmp_path / "1.csv", end="")
+    path.write_text(path.read_text()[:-2])
+    with pytest.warns(ApproxMCMCWarning, match="3 draws after the warm-up, of 4, were read"):
+        assert amc.as_trace(path)["posterior"].sizes["draw"] == 3
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -98,6 +106,7 @@ def test_a_run_that_was_stopped_is_read_with_a_warning(tmp_path, cut):
         ({"names": "mu,sigma", "head": ""}, r"found the method 'unknown' and the columns \['mu', 'sigma'\]"),
         ({"names": NAMES.replace("L.2.2", "mu.3")}, "one for each place; found"),
         ({"draws": [rows()[0], "1,2", rows()[1]]}, "needs 13 numbers, one for each name; found 2"),
+        ({"draws": [rows()[0].replace("0.82", "x")]}, "1.csv' need numbers; could not convert string to float: 'x'"),
     ],
 )
 def test_what_is_no_file_of_draws_is_refused(tmp_path, changed, words):
