@@ -63,7 +63,8 @@ def error_against_draws(results) -> list:
     import pandas as pd
 
     chains = matrices(results)
-    grid, exact_by_count = chains["grid"], {count: exact for count, (_, exact) in chains["found"].items()}
+    grid = chains["grid"]
+    exact_by_count = {count: exact for count, (_, exact) in chains["found"].items()}
     rows = []
     for count, exact in exact_by_count.items():
         law, law_hat = exact["stationary"].values, exact["stationary_hat"].values
@@ -119,7 +120,8 @@ def chains_against_the_grid(results) -> list:
     from approxmcmc.study.report.intervals import mean_interval
 
     chains = matrices(results)
-    grid, exact_by_count = chains["grid"], {count: exact for count, (_, exact) in chains["found"].items()}
+    grid = chains["grid"]
+    exact_by_count = {count: exact for count, (_, exact) in chains["found"].items()}
     rows = []
     for (_, label), traces in results.traces().items():
         count = next(s.sampler.n_auxiliary for s in results.study.settings() if s.label == label)

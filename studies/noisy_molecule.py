@@ -170,7 +170,8 @@ def table_2(results) -> list:
         stats = [trace["sample_stats"] for trace in traces]
         distance = {"sampler": label}
         for name in NAMES:
-            error, noise = own_moments[name][0] - gold[name][0], 1.96 * math.hypot(own_moments[name][2], gold[name][2])
+            error = own_moments[name][0] - gold[name][0]
+            noise = 1.96 * math.hypot(own_moments[name][2], gold[name][2])
             distance |= Interval(*(e / gold[name][1] for e in (error, error - noise, error + noise))).columns(
                 f"{name} error / sd"
             )

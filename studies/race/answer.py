@@ -174,7 +174,8 @@ def in_a_process(model: str, who: str, limit: float, seed: int, *, cache: str | 
     """Return the answer of a separate process, or its error; `cache` is the folder for compiled kernels, if given."""
     command = [sys.executable, "-m", "studies.race.answer", "--one", model, who, str(limit), str(seed)]
     environment = {**one_thread(), **({"APPROXMCMC_CACHE_DIR": cache} if cache else {})}
-    names, patience = {"model": model, "who": who}, 4.0 * limit + 600.0
+    names = {"model": model, "who": who}
+    patience = 4.0 * limit + 600.0
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=patience)
     except subprocess.TimeoutExpired:

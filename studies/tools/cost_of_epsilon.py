@@ -102,7 +102,8 @@ def epsilon_rows(
 
 
 def _measured_and_predicted(panel: Any, rows: "pd.DataFrame", name: str, index: int, said: str) -> None:
-    x, colour = rows.epsilon, COLOURS[index]
+    x = rows.epsilon
+    colour = COLOURS[index]
     value, lower, upper = (100.0 * rows[f"{name}{end}"] for end in ("", "_lower", "_upper"))
     error = np.nan_to_num(np.array([value - lower, upper - value]))
     panel.errorbar(x, value, yerr=np.maximum(error, 0.0), fmt="o-", color=colour, capsize=3, label=f"measured{said}")
