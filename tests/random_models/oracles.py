@@ -62,30 +62,35 @@ class Groups(NamedTuple):
 
 
 def groups_of(model: RandomModel, values: Values, axes: Mapping[str, int]) -> Groups:
-    """Find the group of each row: the one whose effects change it.
-
-    Each effect moves by a random number: with equal moves of u and v the row ``u - 1.0 * v`` would not change.
+    """Find the group of each row: the one whose effects it is computed from.
 
     Raises
     ------
     AssertionError
-        When a row changes with the effects of two groups, so it belongs to none.
+        When a row is computed from the effects of two groups, so it belongs to none.
     """
     name, axis = next(iter(axes.items()))
     n_groups = values[name].shape[axis]
-    before = model.flat_rows(values)
-    rows = np.full(len(before), -1)
-    rng = np.random.default_rng(0)
+    rows = np.full(len(model.flat_rows(values)), -1)
     for group in range(n_groups):
-        other = dict(values)
-        for one, along in axes.items():
-            changed = np.moveaxis(values[one].copy(), along, 0)
-            changed[group] += rng.uniform(0.3, 0.5, changed[group].shape)
-            other[one] = np.moveaxis(changed, 0, along)
-        mine = model.flat_rows(other) != before
+        mine = computed_from(model, values, axes, group)
         assert (rows[mine] == -1).all(), "a row depends on two groups"
         rows[mine] = group
     return Groups(axes, n_groups, rows)
+
+
+def computed_from(model: RandomModel, values: Values, axes: Mapping[str, int], group: int) -> np.ndarray:
+    """Return which rows are computed from the effects of a group.
+
+    Effects that are not a number show it, in a product with 0 and in ``u - 1.0 * v``, too, where moves would not.
+    """
+    other = dict(values)
+    for name, axis in axes.items():
+        changed = np.moveaxis(np.array(values[name], dtype=np.float64), axis, 0)
+        changed[group] = np.nan
+        other[name] = np.moveaxis(changed, 0, axis)
+    with np.errstate(invalid="ignore"):
+        return np.isnan(model.flat_rows(other))
 
 
 def with_effects(values: Values, groups: Groups, u: np.ndarray) -> Values:

@@ -42,24 +42,16 @@ def users_of(model: RandomModel, name: str) -> list[str]:
 
 
 def reads_several(model: RandomModel, name: str) -> bool:
-    """Return whether a row is computed from several groups of a variable along each of its axes.
-
-    A group that is not a number shows all rows that are computed from it, a product with 0 included.
-    """
+    """Return whether a row is computed from several groups of a variable along each of its axes."""
     values = _values(model)
     for axis, length in enumerate(model.free[name].shape):
         if length > 1:
-            readers = np.array([_reads(model, values, name, axis, group) for group in range(length)])
-            if readers.sum(axis=0).max() <= 1:
-                return False
+            try:
+                oracles.groups_of(model, values, {name: axis})
+            except AssertionError:
+                continue
+            return False
     return True
-
-
-def _reads(model: RandomModel, values: dict[str, np.ndarray], name: str, axis: int, group: int) -> np.ndarray:
-    other = np.array(values[name], dtype=np.float64)
-    np.moveaxis(other, axis, 0)[group] = np.nan
-    with np.errstate(invalid="ignore"):
-        return np.isnan(model.flat_rows({**values, name: other}))
 
 
 def effects_to_integrate(model: RandomModel) -> list[str]:
