@@ -95,7 +95,8 @@ class Padding:
     def __init__(self, labels: np.ndarray, n_groups: int) -> None:
         counts = np.bincount(labels, minlength=n_groups)
         self.n_rows = len(labels)
-        self.longest = int(counts.max())
+        # As many rows as groups would leave it ambiguous which axis of the padded arrays counts groups.
+        self.longest = int(counts.max()) + int(counts.max() == n_groups)
         if self.longest * n_groups > MOST_PADDING * len(labels):
             raise NotPossibleError(
                 f"its {n_groups} groups have {counts.min()} to {counts.max()} rows, and padding all to the longest "

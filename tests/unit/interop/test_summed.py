@@ -514,6 +514,20 @@ def test_rows_that_depend_on_no_parameter_are_rows(read, rng):
     assert amc.from_pymc(model, **read).n_obs == 12
 
 
+def test_as_many_groups_as_the_longest_has_rows(rng):
+    """The padded rows would be square, and it would be ambiguous which axis counts groups."""
+    group = np.arange(7) % 3
+    with pm.Model() as model:
+        m = pm.Normal("m", 0.0, 1.0, shape=2)
+        k = pm.Bernoulli("k", 0.3, shape=3)
+        pm.Normal("y", m[k[group]], 0.7, observed=rng.normal(size=7))
+    assert amc.from_pymc(model).n_obs == 3
+    without = summed(model)
+    point, joint = random_point(without, rng), model.compile_logp(mode=FAST)
+    expected = np.logaddexp.reduce([joint({**point, **values}) for values in all_values(without)])
+    assert without.compile_logp(mode=FAST)(point) == pytest.approx(float(expected), rel=1e-10)
+
+
 def test_a_variable_may_have_the_name_of_a_field_of_ours():
     """PyMC makes each variable an attribute of its model, too."""
     with pm.Model() as model:
