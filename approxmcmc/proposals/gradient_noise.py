@@ -27,14 +27,16 @@ from approxmcmc.proposals.covariance import checked_cholesky, factor
 from approxmcmc.proposals.langevin_step import Spread
 from approxmcmc.proposals.minibatch_gradient import MinibatchGradient, write_scores
 
+ROUNDING = 1e-8  # negative eigenvalues of a covariance of lower rank, relative to the largest
 FORMS = '"tune", None, or a covariance of the estimated gradient, shape (dim, dim)'
 
 
 class AddedNoise(NamedTuple):
     """The noise of friction: `lower`, the Cholesky factor of S, or if that is empty `spread` times the identity.
 
-    S = total I - heat W. `due` says whether the next step learns; `learnt` is the number of minibatches behind `known`,
-    the mean of L' S_n L, with S_n the covariance of the minibatch's gradients; the rest is scratch.
+    S = total I - heat W. `due` says whether the next draw learns, `tuned` whether a tuning step has ended, or S is
+    given. `learnt` is the number of minibatches behind `known`, the mean of L' S_n L, with S_n the covariance of the
+    minibatch's gradients; the rest is scratch.
     """
 
     spread: float
@@ -42,6 +44,7 @@ class AddedNoise(NamedTuple):
     heat: float
     lower: np.ndarray
     due: np.ndarray
+    tuned: np.ndarray
     learnt: np.ndarray
     known: np.ndarray
     now: np.ndarray
@@ -60,7 +63,7 @@ def rub_less(rng: np.random.Generator, keep: float, noise: AddedNoise, velocity:
         z[j] = rng.standard_normal()
     isotropic = lower.shape[0] == 0
     learns = noise.due[0] > 0.0
-    untuned = noise.learnt[0] == 1.0 and not learns
+    untuned = noise.tuned[0] == 0.0 and not learns  # NaN then stops the chain, and `explain_noise` says why
     # Tuning may pass through places where the gradients are too noisy for any S. No noise is added there, because it
     # would heat the chain further and keep it where control variates are poor.
     silent = learns and not isotropic and math.isnan(lower[dim - 1, dim - 1])
@@ -123,9 +126,26 @@ def checked_noise(gradient_noise: Any, *, who: str) -> Any:
     if isinstance(gradient_noise, str):
         raise InvalidInputError(f"{who}: gradient_noise must be {FORMS}, found {gradient_noise!r}")
     covariance = np.array(gradient_noise, dtype=np.float64)
-    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1] or not np.allclose(covariance, covariance.T):
+    if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
         raise InvalidInputError(f"{who}: gradient_noise must be {FORMS}, found shape {covariance.shape}")
+    fault = _why_no_covariance(covariance)
+    if fault:
+        raise InvalidInputError(f"{who}: gradient_noise must be {FORMS}; the matrix {fault}")
     return covariance
+
+
+def _why_no_covariance(matrix: np.ndarray) -> str:
+    """Return why a square matrix is not symmetric positive semidefinite; "" if it is, up to rounding."""
+    if not np.isfinite(matrix).all():
+        return "has entries that are not finite"
+    difference = np.abs(matrix - matrix.T).max(initial=0.0)
+    if not np.allclose(matrix, matrix.T):
+        return f"is not symmetric: entries (i, j) and (j, i) differ by up to {difference:.3g}"
+    eigenvalues = np.linalg.eigvalsh(matrix)
+    least = eigenvalues.min(initial=0.0)
+    if least < -ROUNDING * np.abs(eigenvalues).max(initial=0.0):
+        return f"has the negative eigenvalue {least:.3g}"
+    return ""
 
 
 def added_noise(
@@ -158,8 +178,10 @@ def added_noise(
         heat *= n_obs**2 * (1.0 / minibatch.batch_size - 1.0 / n_obs)  # V = N^2 (1/n - 1/N) S
     matrices = (np.zeros((dim, dim)) for _ in range(3))
     vectors = (np.zeros(dim) for _ in range(2))
-    due = np.full(1, float(isinstance(gradient_noise, str)))
-    return AddedNoise(math.sqrt(total), total, heat, lower, due, np.zeros(1), *matrices, *vectors)
+    learns = isinstance(gradient_noise, str)
+    due = np.full(1, 1.0 if learns else 0.0)
+    tuned = np.full(1, 0.0 if learns else 1.0)
+    return AddedNoise(math.sqrt(total), total, heat, lower, due, tuned, np.zeros(1), *matrices, *vectors)
 
 
 def too_hot(whitened: np.ndarray, step_size: float, total: float, heat: float) -> str:
@@ -182,8 +204,10 @@ def too_hot(whitened: np.ndarray, step_size: float, total: float, heat: float) -
 
 def explain_noise(noise: AddedNoise, step_size: float, *, who: str) -> str:
     """Return a sentence on why the noise of friction is NaN; "" if it is not."""
-    if noise.learnt[0] == 1.0:
+    if not noise.lower.size or not np.isfinite(noise.known).all():
+        return ""
+    if noise.learnt[0] > 0.0 and noise.tuned[0] == 0.0:
         return f'{who}: gradient_noise="tune" learns during tuning, and there were no tuning steps; set tune='
-    if not noise.lower.size or np.isfinite(noise.lower[-1, -1]) or not np.isfinite(noise.known).all():
+    if np.isfinite(noise.lower[-1, -1]):
         return ""
     return f"{who}: {too_hot(noise.known, step_size, noise.total, noise.heat)}"

@@ -110,8 +110,9 @@ def move(
 
 @compiled
 def learn_at_the_next_step(state: HamiltonianState, acceptance: float, step: int) -> None:
-    """Make the next step learn the noise of the gradients."""
+    """Make the next draw learn the noise of the gradients."""
     state.noise.due[0] = 1.0
+    state.noise.tuned[0] = 1.0
 
 
 @compiled
@@ -179,7 +180,8 @@ class StochasticGradientHamiltonian(Component, Proposal):
     Raises
     ------
     InvalidInputError
-        When a number is out of range, or a matrix not symmetric positive definite.
+        When a number is out of range, the preconditioner is not symmetric positive definite, or `gradient_noise` not
+        symmetric positive semidefinite.
     IncompatibleError
         When the target has no gradient, another dimension, or fewer data than a minibatch; when friction removes less
         energy than the noise `gradient_noise` adds.

@@ -37,6 +37,25 @@ def test_what_is_no_covariance_is_refused(given):
         checked_noise(given, who="SGHMC")
 
 
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ([[1.0, 0.5], [0.4, 1.0]], r"not symmetric: entries \(i, j\) and \(j, i\) differ by up to 0\.1"),
+        ([[1.0, math.nan], [math.nan, 1.0]], "not finite"),
+        (-np.eye(2), "negative eigenvalue -1"),
+        ([[1.0, 2.0], [2.0, 1.0]], "negative eigenvalue -1"),
+    ],
+)
+def test_the_message_names_what_is_wrong_with_the_matrix(given, fault):
+    with pytest.raises(InvalidInputError, match=fault):
+        checked_noise(given, who="SGHMC")
+
+
+@pytest.mark.parametrize("given", [np.zeros((2, 2)), np.outer([1.0, 1e-3], [1.0, 1e-3]), np.diag([1e-12, 1e12])])
+def test_gradients_without_noise_in_some_direction_have_a_covariance(given):
+    np.testing.assert_array_equal(checked_noise(given, who="SGHMC"), given)
+
+
 def test_a_covariance_of_other_parameters_is_refused():
     with pytest.raises(IncompatibleError, match="target has 2 parameters"):
         noise_of(COVARIANCE, dim=2)
@@ -140,7 +159,13 @@ def test_why_it_is_nan_is_said_once_it_is(places):
     assert explain_noise(noise_of(None), STEP, who="SGHMC") == ""
 
 
-def test_a_chain_that_never_tuned_has_learnt_nothing():
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_chain_that_never_tuned_has_learnt_nothing(steps):
+    """Its first trajectory has read a minibatch for each of its steps."""
     noise = noise_of("tune")
-    noise.learnt[0] = 1.0
+    noise.lower[:] = np.eye(3)
+    noise.learnt[0] = steps
+    assert np.isfinite(after(noise)).all()
+    noise.due[0] = 0.0
+    assert np.isnan(after(noise)).all()
     assert "there were no tuning steps" in explain_noise(noise, STEP, who="SGHMC")

@@ -89,6 +89,8 @@ def test_what_tuning_finds_too_hot_ends_the_chain_with_advice(monkeypatch):
         assert sample(SGHMC(0.03, 0.01, 5), monkeypatch, tune=20).posterior.sizes["draw"] == 1
     with pytest.warns(SamplingWarning, match="no tuning steps; set tune="):
         sample(SGHMC(0.05, 5.0, 5), monkeypatch, tune=0)
+    with pytest.warns(SamplingWarning, match="no tuning steps; set tune="):
+        sample(SGHMC(0.05, 5.0, 5, steps=3), monkeypatch, tune=0)
     assert np.isfinite(sample(SGHMC(0.2, 0.01, 5, gradient_noise=None), monkeypatch, tune=0).posterior["beta"]).all()
     assert np.isfinite(sample(SGHMC(0.05, 5.0, 5), monkeypatch, tune=20).posterior["beta"]).all()
 
