@@ -18,7 +18,7 @@ from approxmcmc.engine.numerics import exp
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.ordered import cutpoints_of
 from approxmcmc.targets.normal_prior import PriorOfNumbers
-from approxmcmc.targets.tall_data import SMALLEST_SCALE
+from approxmcmc.targets.tall_data import checked_prior_scale
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,11 +113,7 @@ class OrderedPrior(PriorOfNumbers):
 
     def __init__(self, scale: float, cutpoint_scale: float, n_cutpoints: int, *, who: str) -> None:
         super().__init__(scale, None, who=who)
-        if not cutpoint_scale > SMALLEST_SCALE:
-            raise InvalidInputError(
-                f"{who}: cutpoint_scale must be positive (inf for a flat prior), found {cutpoint_scale!r}"
-            )
-        self.cutpoint_scale = float(cutpoint_scale)
+        self.cutpoint_scale = checked_prior_scale(cutpoint_scale, "cutpoint_scale", who=who)
         self.known = Scales(1.0 / self.scale**2, 1.0 / self.cutpoint_scale**2, n_cutpoints)
 
     @property

@@ -35,6 +35,19 @@ from approxmcmc.targets.checks import check_compiles, check_fills, check_gradien
 from approxmcmc.targets.unchanged import NotesItsData
 
 SMALLEST_SCALE = 1e-150  # of a normal prior; the square of a smaller scale has no finite reciprocal
+SCALE_RULE = f"above {SMALLEST_SCALE:g} (inf for a flat prior)"  # for messages
+
+
+def is_prior_scale(value: object) -> bool:
+    """Return whether a value is a valid standard deviation of a normal prior, see `SCALE_RULE`."""
+    return isinstance(value, numbers.Real) and bool(value > SMALLEST_SCALE)
+
+
+def checked_prior_scale(value: Any, name: str, *, who: str, otherwise: str = "") -> float:
+    """Return a standard deviation of normal priors; raise if it is invalid, and add the remedy `otherwise`."""
+    if not is_prior_scale(value):
+        raise InvalidInputError(f"{who}: {name} must be positive, one number {SCALE_RULE}, found {value!r}{otherwise}")
+    return float(value)
 
 
 def make_gaussian_log_prior(precision: float) -> Callable[[np.ndarray], float]:
@@ -86,12 +99,10 @@ class Prior:
         name: str = "prior",
         gradient: Callable[..., None] | None = None,
     ) -> None:
-        if function is None and not (isinstance(scale, numbers.Real) and scale > SMALLEST_SCALE):
-            raise InvalidInputError(
-                f"{who}: prior_scale must be positive, one number (inf for a flat prior), found {scale!r}; "
-                "give any other prior as a function, prior=..."
-            )
-        self.scale = float(scale) if function is None else math.nan
+        self.scale = math.nan
+        if function is None:
+            otherwise = "; give any other prior as a function, prior=..."
+            self.scale = checked_prior_scale(scale, "prior_scale", who=who, otherwise=otherwise)
         self.who = who
         self.name = name
         self.function = None if function is None else plain_function(function, name, who=who)

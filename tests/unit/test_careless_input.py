@@ -181,7 +181,10 @@ class TestSettings:
             (lambda: amc.targets.ERGM(np.zeros((3, 3)), ("edges",), prior_bounds=1.0), "two finite numbers"),
             (lambda: logistic_with(coef_names=3), "coef_names must be a sequence of 2 names, found 3"),
             (lambda: logistic_with(coef_names="ab"), "coef_names must be a sequence"),
-            (lambda: logistic_with(prior_scale=1e-200), "prior_scale must be positive"),
+            (lambda: logistic_with(prior_scale=1e-200), "prior_scale must be positive, one number above 1e-150"),
+            (lambda: amc.LinearRegression(X, y, prior_scale=1e-200), "prior_scale must be .* above 1e-150"),
+            (lambda: amc.targets.OrderedRegression(X, y > 0, cutpoint_scale=1e-200), "cutpoint_scale .* above 1e-150"),
+            (lambda: amc.targets.NormalGroups(X, y, y, effect_scale=1e-200), "effect_scale .* above 1e-150"),
         ],
     )
     def test_targets_of_nothing(self, make, match):

@@ -21,7 +21,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.sources import as_source
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import kept
-from approxmcmc.targets.tall_data import Prior, TallDataTarget
+from approxmcmc.targets.tall_data import SCALE_RULE, SMALLEST_SCALE, Prior, TallDataTarget
 
 MOST_FOR_A_CHOICE = 200  # parameters: second derivatives at a mode take 2 dim gradients, and matrices of dim x dim
 NOT_OVER_ROWS = "sum over outputs, not over rows"  # advice in messages on the shape of terms
@@ -291,9 +291,9 @@ def normal_scales(scale: Any, dim: int, *, who: str) -> np.ndarray:
         scales = np.asarray(scale, dtype=np.float64)
     except (TypeError, ValueError):
         scales = np.asarray(np.nan)
-    if isinstance(scale, bool) or scales.shape not in ((), (dim,)) or not np.all(scales > 0.0):
+    if isinstance(scale, bool) or scales.shape not in ((), (dim,)) or not np.all(scales > SMALLEST_SCALE):
         raise InvalidInputError(
-            f"{who}: prior_scale must be positive, one number or shape ({dim},), inf for a flat prior; found {scale!r}"
+            f"{who}: prior_scale must be positive, one number or shape ({dim},), {SCALE_RULE}; found {scale!r}"
         )
     return np.broadcast_to(scales, (dim,)).copy()
 

@@ -21,7 +21,7 @@ from approxmcmc.targets.groups.link import AS_IT_IS, EXP, link
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles
 from approxmcmc.targets.groups.variables import GroupVariables, group_variables
 from approxmcmc.targets.normal_prior import NormalPrior
-from approxmcmc.targets.tall_data import Prior
+from approxmcmc.targets.tall_data import Prior, checked_prior_scale
 
 LOG_NOISE_SCALE = 1.5  # standard deviation of the prior of log(noise): two of them are a factor of 20
 
@@ -141,13 +141,10 @@ class NormalGroups(NormalTerms):
         self.data = triangles(columns, self.grouping), np.column_stack([sizes, log_weights]), *self._link()
         n_scales = self.variables.n_scales
         noise = [] if self.knows_noise else [LOG_NOISE_SCALE]
-        for name, value in {
-            "prior_scale": prior_scale,
-            "effect_scale": effect_scale,
-            "noise_scale": noise_scale,
-        }.items():
-            if not value > 0.0:
-                raise InvalidInputError(f"{who}: {name} must be positive, found {value!r}")
+        for name, value in {"prior_scale": prior_scale, "effect_scale": effect_scale}.items():
+            checked_prior_scale(value, name, who=who)
+        if not 0.0 < noise_scale < np.inf:
+            raise InvalidInputError(f"{who}: noise_scale must be positive and finite, found {noise_scale!r}")
         scales = np.array([*[prior_scale] * len(coef), *[effect_scale] * n_scales, *noise], dtype=np.float64)
         means = np.zeros(len(scales))
         if noise:

@@ -28,7 +28,7 @@ from approxmcmc.targets.groups.link import ABS, AS_IT_IS, link
 from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, QuadratureTerms
 from approxmcmc.targets.groups.variables import group_variables
 from approxmcmc.targets.normal_prior import NormalPrior
-from approxmcmc.targets.tall_data import Prior
+from approxmcmc.targets.tall_data import Prior, checked_prior_scale
 
 
 class GroupedTarget(QuadratureTerms):
@@ -168,8 +168,7 @@ class GroupedTarget(QuadratureTerms):
         table = self._link(p, has_offset=offsets is not None)
         self.arrange(_ones(n_rows, 1), X, y, size, self.grouping, table, offset=offsets)
         for name, value in {"prior_scale": prior_scale, "effect_scale": effect_scale}.items():
-            if not value > 0.0:
-                raise InvalidInputError(f"{who}: {name} must be positive, found {value!r}")
+            checked_prior_scale(value, name, who=who)
         scales = np.array([*[prior_scale] * p, effect_scale], dtype=np.float64)
         self.prior = NormalPrior(np.zeros(p + 1), scales) if prior is None else Prior(1.0, prior, who=who)
         self.center = np.append(np.zeros(p), 0.5 * effect_scale)

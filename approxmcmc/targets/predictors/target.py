@@ -24,7 +24,7 @@ from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, assemble, labels_of, read_part
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 from approxmcmc.targets.regression import Regression
-from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
+from approxmcmc.targets.tall_data import SCALE_RULE, Prior, is_prior_scale
 
 WHO = "PredictorTarget"
 
@@ -333,9 +333,10 @@ def _prior(variables: Variables, scale: float | Mapping[str, float], function: C
     """Return the user's prior `function`, or normal priors of the given scales."""
     if function is not None or not isinstance(scale, Mapping):
         return Prior(scale, function, who=WHO)  # type: ignore[arg-type]  # a mapping beside a function is ignored
-    if set(scale) != set(variables.shapes) or not all(number > SMALLEST_SCALE for number in scale.values()):
+    if set(scale) != set(variables.shapes) or not all(map(is_prior_scale, scale.values())):
         raise InvalidInputError(
-            f"{WHO}: prior_scale must give a positive number for each of {list(variables.shapes)}, found {dict(scale)}"
+            f"{WHO}: prior_scale must give a number {SCALE_RULE} for each of {list(variables.shapes)}, "
+            f"found {dict(scale)}"
         )
     sizes = [math.prod(shape) for shape in variables.shapes.values()]
     scales = np.repeat([float(scale[name]) for name in variables.shapes], sizes)

@@ -31,7 +31,7 @@ from approxmcmc.targets.tables import (
     spread,
     theta_of_pymc,
 )
-from approxmcmc.targets.tall_data import SMALLEST_SCALE, Prior
+from approxmcmc.targets.tall_data import Prior, checked_prior_scale
 
 LOG_SIGMA_SCALE = 1.5  # standard deviation of the prior of log(sigma): two of them are a factor of 20
 WHO = "LinearRegression"
@@ -191,10 +191,7 @@ class LinearRegression(NormalStatistics, PredictiveTarget):
         for name, value in {"sigma": 1.0 if sigma is None else sigma, "sigma_scale": sigma_scale}.items():
             if not 0.0 < value < math.inf:
                 raise InvalidInputError(f"{WHO}: {name} must be positive and finite, found {value!r}")
-        if not prior_scale > SMALLEST_SCALE:
-            raise InvalidInputError(
-                f"{WHO}: prior_scale must be positive (inf for a flat prior), found {prior_scale!r}"
-            )
+        prior_scale = checked_prior_scale(prior_scale, "prior_scale", who=WHO)
         variables = _variables(columns, Y.shape[1], knows_sigma=sigma is not None)
         scales = np.full(variables.size, prior_scale, dtype=np.float64)
         means = np.zeros(variables.size)
