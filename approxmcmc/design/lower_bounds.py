@@ -17,7 +17,7 @@ from approxmcmc.design.work import (
     seconds_of_steps,
     seconds_of_transitions,
 )
-from approxmcmc.targets.regression import bounded
+from approxmcmc.targets.regression import with_bounded_residuals
 
 TRIAL_STEPS = 400  # of the shortest trial: 50 to burn in and 50 more, in each of four chains
 FEWEST_READ = 64.0  # residuals that a decision of a t-test reads at least
@@ -105,12 +105,12 @@ def of_few_rows(profile: TargetProfile) -> LowerBound:
 
 
 def of_few_rows_exactly(profile: TargetProfile) -> LowerBound:
-    """Return the `Floor` of surrogate transitions on influential rows with an exact test.
+    """Return the lower bound of surrogate transitions on influential rows with an exact test.
 
-    The test reads all rows if single terms have no bound, as for all but a known family of one predictor.
+    `CheapestExactTest` reads all light rows if their residuals have no bounds one by one, and may read few if they do.
     """
     lower_bound = of_few_rows(profile)
-    if bounded(profile.target) is not None:
+    if with_bounded_residuals(profile.target) is not None:
         return lower_bound
     step = lower_bound.per_draw + RESIDUAL * profile.pass_seconds
     return lower_bound._replace(per_draw=step, per_step=step)

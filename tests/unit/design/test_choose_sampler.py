@@ -12,7 +12,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.contracts import TermWork, WrittenWork
-from approxmcmc.design import branch_and_bound, choose_sampler, memory, nuts, prices, work
+from approxmcmc.design import branch_and_bound, choose_sampler, lower_bounds, memory, nuts, prices, work
 from approxmcmc.design.candidates import TALL
 from approxmcmc.design.normal_by_pilot import normal_by_pilot, trajectories
 from approxmcmc.design.target_profile import TargetProfile
@@ -521,6 +521,27 @@ def test_a_draw_of_nuts_takes_no_fewer_steps_than_a_trajectory_that_was_tried(lo
     assert nuts.seconds_per_draw(known) == 10.0 * counted
     known.trajectories[:] = [0.1 * counted]
     assert nuts.seconds_per_draw(known) == counted
+
+
+def test_exact_decisions_may_read_few_rows_wherever_residuals_have_bounds(logistic):
+    """In several predictors too; a likelihood that is differentiated numerically has no bounds, whatever it says."""
+
+    def log_logit(eta, y):
+        return y * eta - np.log1p(np.exp(eta))
+
+    X, y = logistic.X, logistic.y
+    without_derivatives = amc.targets.GLMTarget(log_logit, X, y, third_derivative_bound=0.1)
+    for target, reads_few in (
+        (logistic, True),
+        (amc.NegativeBinomialRegression(X, y), True),
+        (amc.SoftmaxRegression(X, y), True),
+        (without_derivatives, False),
+    ):
+        profile = TargetProfile(target)
+        by_t_test = lower_bounds.of_few_rows(profile)
+        exactly = lower_bounds.of_few_rows_exactly(profile)
+        assert (exactly == by_t_test) == reads_few
+        assert exactly.per_draw >= by_t_test.per_draw
 
 
 def test_draws_of_nuts_count_less_where_it_moves_effects_that_others_integrate(logistic, monkeypatch):
