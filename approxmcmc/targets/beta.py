@@ -81,3 +81,9 @@ class BetaRegression(FamilyRegression):
             shape_name="phi",
             shape_scale=phi_scale,
         )
+
+    def settings_without_rows(self) -> dict[str, Any] | None:
+        """Return the arguments of the constructor that are no rows, with the precision, None for a parameter."""
+        settings = super().settings_without_rows()
+        assert settings is not None
+        return {**settings, "phi": self.known_shape, "phi_scale": self.shape_scale}

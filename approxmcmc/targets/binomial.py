@@ -1,7 +1,9 @@
 """Binomial regression."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.families.binomial import BINOMIAL
@@ -69,3 +71,8 @@ class BinomialRegression(FamilyRegression):
             size=trials,
             size_name="trials",
         )
+
+    @classmethod
+    def columns_of_form(cls, form: Mapping[str, Any], n: int) -> dict[str, Any]:
+        """Return the arguments of n made-up rows but for X; all have the largest number of trials."""
+        return {**super().columns_of_form(form, n), "trials": np.full(n, form["largest_size"])}

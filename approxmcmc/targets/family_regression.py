@@ -11,6 +11,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.family import Family
 from approxmcmc.families.weighted import observe_weighted
 from approxmcmc.targets.column_regression import ColumnRegression
+from approxmcmc.targets.describable import Describable
 from approxmcmc.targets.given import check_names
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.positive import WithPositive
@@ -22,7 +23,10 @@ from approxmcmc.targets.tall_data import Prior
 LOG_SHAPE_SCALE = 1.5  # standard deviation of the prior of log(shape): two of them are a factor of 20
 
 
-class FamilyRegression(ColumnRegression):
+EXAMPLES = 8  # responses that a description keeps
+
+
+class FamilyRegression(ColumnRegression, Describable):
     r"""Rows of one family with the predictor eta_i = x_i' beta + sum_c effect_c[level of row i in column c] + offset_i.
 
     The public regressions are thin: they name the family, and have the constructor of `PlainRegression` or
@@ -130,6 +134,26 @@ class FamilyRegression(ColumnRegression):
         """Return the responses in the form that the family needs; shape (n,)."""
         return y
 
+    def settings_without_rows(self) -> dict[str, Any] | None:
+        """Return the arguments of the constructor that are no rows."""
+        return {"prior_scale": self.prior_scale, "intercept": self.has_intercept}
+
+    @property
+    def known_shape(self) -> float | None:
+        """The shape if it is known, None if it is a parameter."""
+        single = self._single
+        return single.shape if isinstance(single, FamilyLikelihood) else None
+
+    def form_of_responses(self) -> dict[str, Any]:
+        """Return the first responses: others of the same model are accepted where these are."""
+        response = self.unweighted_responses[0][:EXAMPLES]
+        return {"responses": response.real.tolist(), "has_sizes": bool(np.iscomplexobj(response))}
+
+    @staticmethod
+    def responses_of_form(form: Mapping[str, Any], n: int) -> Any:
+        """Return the first responses of the described target, again and again."""
+        return np.resize(form["responses"], n)
+
     def _shared_predictors(self) -> Mapping[str, list[PredictorPart]]:
         """Return the logarithm of the shape, if it is a parameter."""
         if self.shape_name is None:
@@ -151,7 +175,7 @@ class FamilyRegression(ColumnRegression):
 
         [response] = self.unweighted_responses
         y, size = sized(response)
-        known_shape = self._single.shape if isinstance(self._single, FamilyLikelihood) else 1.0
+        known_shape = self.known_shape
 
         def observe(name: str, eta: Any, shape: Any = known_shape) -> Any:
             return twin.observe(name, eta, y, size, shape)
@@ -223,6 +247,19 @@ class BinaryRegression(PlainRegression):
         self.has_negative = -1.0 in classes
         return (y + 1.0) / 2.0 if self.has_negative else y
 
+    def form_of_responses(self) -> dict[str, Any]:
+        """Return which of the two codes the responses have."""
+        return {"has_negative": self.has_negative}
+
+    @staticmethod
+    def responses_of_form(form: Mapping[str, Any], n: int) -> Any:
+        """Return both classes in turn."""
+        return np.resize([-1.0, 1.0] if form["has_negative"] else [0.0, 1.0], n)
+
+    def learn_from(self, form: Mapping[str, Any]) -> None:
+        """Take the code of the responses."""
+        self.has_negative = form["has_negative"]
+
     def _responses_to_append(self, y: Any, *, who: str) -> np.ndarray:
         """Return the responses of new rows; raise if they are coded otherwise than those of the target."""
         response = super()._responses_to_append(y, who=who)
@@ -268,6 +305,12 @@ class ShapedRegression(FamilyRegression):
             shape=alpha,
             shape_scale=alpha_scale,
         )
+
+    def settings_without_rows(self) -> dict[str, Any] | None:
+        """Return the arguments of the constructor that are no rows, with the shape, None for a parameter."""
+        settings = super().settings_without_rows()
+        assert settings is not None
+        return {**settings, "alpha": self.known_shape, "alpha_scale": self.shape_scale}
 
 
 def pieces(y: np.ndarray, rows: int = 65_536) -> Iterator[np.ndarray]:

@@ -115,6 +115,10 @@ class GLMTarget(FamilyRegression):
         for response in self._some_responses():
             self._refuse_false_bounds(response)
 
+    def settings_without_rows(self) -> None:
+        """Return None: the likelihood is a function of the user's."""
+        return
+
     def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, weights: Any = None, **columns: Any) -> Self:
         """Return the target of new rows alone; raise if a given bound is false for their responses."""
         more = super().rows_to_append(X, y, offset=offset, weights=weights, **columns)

@@ -13,6 +13,7 @@ from approxmcmc.sources import as_source
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.column_regression import ColumnRegression
 from approxmcmc.targets.cutpoints import OrderedPrior, WithCutpoints
+from approxmcmc.targets.describable import Describable
 from approxmcmc.targets.given import check_names, response_source
 from approxmcmc.targets.predictors.assemble import PredictorPart, codes_of
 from approxmcmc.targets.predictors.closed_form import OrderedLikelihood
@@ -72,7 +73,7 @@ def ordered_categories(y: Any) -> Categories:
     return Categories(labels, y, numbers)
 
 
-class OrderedRegression(ColumnRegression):
+class OrderedRegression(ColumnRegression, Describable):
     """Bayesian ordered logistic regression: P(y_i <= k) = 1 / (1 + exp(eta_i - c_k)), eta_i = x_i' beta + offset_i.
 
     The K categories have K - 1 cutpoints c_0 < ... < c_{K-2}. A coefficient above 0 moves rows to higher categories: a
@@ -168,6 +169,38 @@ class OrderedRegression(ColumnRegression):
         self._place_given(checked_rows)
         counts = np.bincount(self._y, weights=self.weights, minlength=len(self.categories))
         self._first_cutpoints = first_cutpoints((counts + 0.5) / (counts + 0.5).sum())
+
+    def settings_without_rows(self) -> dict[str, Any] | None:
+        """Return the arguments of the constructor that are no rows; None if the prior is a function."""
+        if not isinstance(self.prior, OrderedPrior):
+            return None
+        return {"prior_scale": self.prior.scale, "cutpoint_scale": self.prior.cutpoint_scale}
+
+    def form_of_responses(self) -> dict[str, Any]:
+        """Return the categories, the numbers that stand for them, and where a chain starts."""
+        return {
+            "categories": list(self.categories),
+            "numbers": self._numbers.tolist(),
+            "first_cutpoints": self._first_cutpoints.tolist(),
+        }
+
+    @staticmethod
+    def fewest_rows(form: Mapping[str, Any]) -> int:
+        """Return the number of categories."""
+        return len(form["categories"])
+
+    @staticmethod
+    def responses_of_form(form: Mapping[str, Any], n: int) -> Any:
+        """Return all categories in turn."""
+        import pandas as pd
+
+        values = np.resize(np.array(form["categories"], dtype=object), n)
+        return pd.Categorical(values, categories=form["categories"], ordered=True)
+
+    def learn_from(self, form: Mapping[str, Any]) -> None:
+        """Take the numbers that stand for the categories, and where a chain starts."""
+        self._numbers = np.array(form["numbers"])
+        self._first_cutpoints = np.array(form["first_cutpoints"])
 
     def _responses_to_append(self, y: Any, *, who: str) -> np.ndarray:
         """Return the categories of new rows as numbers; raise if the target has no cutpoint for one of them."""

@@ -78,6 +78,12 @@ class RobustRegression(FamilyRegression):
             weights=weights,
         )
 
+    def settings_without_rows(self) -> dict[str, Any] | None:
+        """Return the arguments of the constructor that are no rows, with degrees of freedom and scale."""
+        settings = super().settings_without_rows()
+        assert settings is not None
+        return {**settings, "df": self.df, "scale": self.scale}
+
 
 def _checked(df: float, scale: float) -> tuple[float, float]:
     """Return degrees of freedom and scale; raise unless both are positive and finite."""

@@ -15,6 +15,7 @@ from approxmcmc.sources import as_source
 from approxmcmc.targets.blocks import files_of
 from approxmcmc.targets.boehning import boehning_bound
 from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.describable import Describable
 from approxmcmc.targets.given import check_names, check_same_index, checked_weights, kept, response_source
 from approxmcmc.targets.likelihood_bounds import check_kind
 from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, same_columns
@@ -55,7 +56,7 @@ def prior_of(scale: float, prior: Callable[..., float] | None) -> Prior:
     return checked
 
 
-class SoftmaxRegression(Regression, PredictiveTarget):
+class SoftmaxRegression(Regression, PredictiveTarget, Describable):
     """Multinomial logistic regression: P(y_i = k) = exp(x_i' beta_k) / sum_l exp(x_i' beta_l), beta_kj ~ N(0, s^2).
 
     Parameters
@@ -162,6 +163,30 @@ class SoftmaxRegression(Regression, PredictiveTarget):
             for k in range(self.n_classes):
                 of_classes[str(k)].append(PredictorPart(None, offsets[:, [k]]))
         return assemble(of_classes, self.variables, n)
+
+    def settings_without_rows(self) -> dict[str, Any] | None:
+        """Return the arguments of the constructor that are no rows."""
+        return {"prior_scale": self.prior.scale, "intercept": self.has_intercept}
+
+    def form_of_responses(self) -> dict[str, Any]:
+        """Return the labels of the classes."""
+        return {"classes": self._labels.tolist()}
+
+    @staticmethod
+    def fewest_rows(form: Mapping[str, Any]) -> int:
+        """Return the number of classes."""
+        return len(form["classes"])
+
+    @staticmethod
+    def responses_of_form(form: Mapping[str, Any], n: int) -> Any:
+        """Return all classes in turn."""
+        return np.resize(form["classes"], n)
+
+    @classmethod
+    def columns_of_form(cls, form: Mapping[str, Any], n: int) -> dict[str, Any]:
+        """Return the arguments of n made-up rows but for X; an offset has a column for each class."""
+        columns = super().columns_of_form(form, n)
+        return {**columns, "offset": np.zeros((n, len(form["classes"])))} if form["has_offset"] else columns
 
     def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfClasses:
         """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.

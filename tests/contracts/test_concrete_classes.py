@@ -122,9 +122,6 @@ ALLOWED = {
     ("output/target_folder.py", "NormalStatistics"): "stores the sums that stand for the rows",
     ("plots/influential_rows.py", "ControlVariate"): "draws the numbers of a control variate",
     ("plots/statistic.py", "SequentialTTest"): "draws the boundary of this test",
-    ("targets/described.py", "LinearRegression"): "stores the regression on single rows beside the sums",
-    ("targets/described.py", "OrderedRegression"): "stores the settings of its prior",
-    ("targets/described.py", "SoftmaxRegression"): "stores its classes and its prior",
     ("updating.py", "ControlVariate"): "an update may move the centre of a control variate",
     ("surrogate/control_variate.py", "ControlVariate"): "its own file: it refuses to be nested",
 }

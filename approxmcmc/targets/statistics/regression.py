@@ -13,6 +13,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.sources import as_source
 from approxmcmc.targets.blocks import files_of
 from approxmcmc.targets.checks import checked_array
+from approxmcmc.targets.describable import Describable, has_offset
 from approxmcmc.targets.given import check_same_index, response_source
 from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, same_columns
 from approxmcmc.targets.normal_prior import NormalPrior
@@ -97,7 +98,7 @@ class RowsOfRegression(Regression):
         return model
 
 
-class LinearRegression(NormalStatistics, PredictiveTarget):
+class LinearRegression(NormalStatistics, PredictiveTarget, Describable):
     r"""Bayesian linear regression: y_i ~ N(x_i' beta, sigma^2 / w_i), by its sufficient statistics.
 
     Parameters
@@ -207,6 +208,30 @@ class LinearRegression(NormalStatistics, PredictiveTarget):
     def _growing_rows(self) -> RowsOfRegression:
         """Return the model of single rows."""
         return self.plain
+
+    def settings_without_rows(self) -> dict[str, Any] | None:
+        """Return the arguments of the constructor that are no rows."""
+        return {
+            "sigma": self.known_sigma,
+            "prior_scale": self.plain.prior_scale,
+            "sigma_scale": self.plain.sigma_scale,
+            "intercept": self.has_intercept,
+        }
+
+    def rows_of_model(self) -> Regression:
+        """Return the regression of single rows."""
+        return self.plain
+
+    def form_of_responses(self) -> dict[str, Any]:
+        """Return the number of outcomes, and whether their scales have known parts, from weights."""
+        n_outcomes = self.plain.likelihood.n_outcomes
+        return {"outcomes": n_outcomes, "has_weights": has_offset(self.plain, n_outcomes)}
+
+    @staticmethod
+    def responses_of_form(form: Mapping[str, Any], n: int) -> Any:
+        """Return some numbers, a column for each outcome."""
+        y = np.cos(np.arange(n * form["outcomes"])).reshape(n, -1)
+        return y[:, 0] if form["outcomes"] == 1 else y
 
     def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, weights: Any = None) -> Self:
         """Return the target of new rows alone: a table or matrix as X of the target, outcomes, offsets and weights."""
