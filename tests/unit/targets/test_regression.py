@@ -11,6 +11,7 @@ from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.samplers.pdmp.split import split
 from approxmcmc.surrogate.surrogate import lines_of, predict
 from approxmcmc.targets.predictors.design import Design, Predictor
+from tests import capabilities
 from tests.unit.targets.test_tables import indicators
 
 N = 60
@@ -73,6 +74,41 @@ def test_the_class_is_the_one_that_was_called(model, table):
     of_table, of_matrix = both(model, table)
     assert type(of_table) is type(of_matrix)
     assert not of_table.is_dense and of_matrix.is_dense is (model is not softmax)
+
+
+CLASSES = {name: family for name, family in capabilities.FAMILIES.items() if isinstance(family.make, type)}
+
+
+def designs_with_another_class(family):
+    """Return the designs for which the class of a target is not the class that was called."""
+    return [
+        design for design in capabilities.DESIGNS if type(capabilities.Model(family, design).target) is not family.make
+    ]
+
+
+def test_a_logistic_regression_is_one_whatever_it_is_given():
+    assert designs_with_another_class(CLASSES["Bernoulli, logit"]) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_regression_is_of_its_class_whatever_it_is_given(name):
+    assert designs_with_another_class(CLASSES[name]) == []
+
+
+def test_a_constructor_that_returns_another_class_is_seen():
+    class OfTables(amc.targets.LogisticRegression):
+        pass
+
+    class Called(type(OfTables)):
+        def __call__(cls, X, *arguments, **settings):
+            return OfTables(X, *arguments, **settings) if hasattr(X, "columns") else super().__call__(X, **settings)
+
+    class Changing(amc.targets.LogisticRegression, metaclass=Called):
+        pass
+
+    changed = designs_with_another_class(capabilities.Family(Changing, capabilities.BINARY))
+    assert changed == ["table with text", "source"]
 
 
 @pytest.mark.parametrize("kind", ["tuned", "untuned", "taylor"])
