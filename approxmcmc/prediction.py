@@ -46,10 +46,11 @@ def predict(
     trace
         Draws of the target, by any sampler.
     target
-        A regression of `approxmcmc.targets`, such as ``LogisticRegression(X, y)``.
+        A regression of `approxmcmc.targets`, such as ``LogisticRegression(X, y)``; a :class:`GLMTarget` or
+        :class:`PredictorTarget` predicts by the functions of its arguments `mean` and `simulate`.
     rows
         New rows, as X of the target: a table with the same columns, in any order (others are ignored), or a matrix with
-        as many columns. None: the rows of the target.
+        as many columns; as `predictors` of a :class:`PredictorTarget`. None: the rows of the target.
     kind
         ``"mean"``, ``"response"`` or ``"predictor"``. Of classes, "mean" is the probability of each, and
         "response" an index into the labels of ``category``, as in ``observed_data``.
@@ -63,15 +64,16 @@ def predict(
     cores
         Threads; None: the number of processors. The result does not depend on it.
     **columns
-        Further columns of new rows, such as ``offset=`` or ``weights=``, shape (n,).
+        Further columns of new rows, such as ``offset=`` or ``weights=``, shape (n,); ``offsets=`` of a
+        :class:`PredictorTarget`, by predictor.
 
     Returns
     -------
     xarray.DataTree
         One group, ``predictions`` of new rows and ``posterior_predictive`` of the target's own, as in PyMC; join it by
         ``trace.update(predict(...))``. Its variable is ``y_mean``, ``y`` or ``y_predictor``, dims (chain, draw,
-        y_dim_0) and ``category`` or ``outcome``. With `interval`: (statistic, y_dim_0), the statistics ``mean``,
-        ``sd``, ``lower`` and ``upper``. Rows of a pandas table have its index as labels.
+        y_dim_0) and ``category``, ``outcome`` or ``predictor``. With `interval`: (statistic, y_dim_0), the statistics
+        ``mean``, ``sd``, ``lower`` and ``upper``. Rows of a pandas table have its index as labels.
 
     Raises
     ------

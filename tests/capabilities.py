@@ -82,14 +82,25 @@ def log_normal(mean: float, log_scale: float, y: float) -> float:
     return -log_scale - 0.5 * ((y - mean) * np.exp(-log_scale)) ** 2
 
 
-def with_log_scale(X: Any, y: Any, *, intercept: bool = False, offset: Any = None, **others: Any) -> Target:
-    """Return a user's normal model of the columns X, with a predictor for the log scale."""
+def columns_with_log_scale(X: Any) -> dict[str, dict[str, Any]]:
+    """Return the designs of a mean and a log scale."""
     columns = {"beta": X}
     if not isinstance(X, np.ndarray):  # a table or a source: one column of numbers, one of categories
         columns = {"beta": X["age"], "town": X["town"] if X is not TABLE else TABLE["town"].astype("category")}
-    predictors = {"mean": columns, "log_scale": {"log_sigma": 1.0}}
+    return {"mean": columns, "log_scale": {"log_sigma": 1.0}}
+
+
+def with_log_scale(X: Any, y: Any, *, intercept: bool = False, offset: Any = None, **others: Any) -> Target:
+    """Return a user's normal model of the columns X, with a predictor for the log scale."""
+    predictors = columns_with_log_scale(X)
     offsets = None if offset is None else {"mean": offset}
-    return targets.PredictorTarget(log_normal, predictors, y, offsets=offsets, **others)
+    functions = {"mean": lambda mean, log_scale: mean, "simulate": draw_normal}
+    return targets.PredictorTarget(log_normal, predictors, y, offsets=offsets, **functions, **others)
+
+
+def draw_normal(rng: np.random.Generator, mean: np.ndarray, log_scale: np.ndarray) -> np.ndarray:
+    """Draw numbers."""
+    return mean + np.exp(log_scale) * rng.normal(size=mean.shape)
 
 
 class Family(NamedTuple):
@@ -153,10 +164,22 @@ FAMILIES = {
         groups=in_groups("softmax"),
         offset=np.column_stack([OFFSET, 0.0 * OFFSET, -OFFSET]),
     ),
-    "yours": Family(functools.partial(targets.GLMTarget, log_poisson), COUNTS, groups=in_groups(log_poisson)),
+    "yours": Family(
+        functools.partial(
+            targets.GLMTarget, log_poisson, mean=np.exp, simulate=lambda rng, eta: rng.poisson(np.exp(eta))
+        ),
+        COUNTS,
+        groups=in_groups(log_poisson),
+    ),
     "yours, two predictors": Family(with_log_scale, NUMBERS, groups=in_groups("two predictors"), has_intercept=False),
     "yours, with bounds": Family(
-        functools.partial(targets.GLMTarget, log_logit, **BOUNDED),
+        functools.partial(
+            targets.GLMTarget,
+            log_logit,
+            **BOUNDED,
+            mean=lambda eta: 1.0 / (1.0 + np.exp(-eta)),
+            simulate=lambda rng, eta: (rng.logistic(size=eta.shape) < eta).astype(float),
+        ),
         BINARY,
         groups=in_groups(log_logit, derivatives_eta=derivatives_of_log_logit),
     ),
@@ -267,7 +290,10 @@ def replicated(model: Model) -> Any:
 def predicted(model: Model) -> Any:
     """Predict the mean of new rows."""
     columns = model.family.sizes
-    return amc.predict(model.trace, model.target, model.new_rows, **columns)
+    new_rows = model.new_rows
+    if isinstance(model.target, targets.PredictorTarget):
+        new_rows = columns_with_log_scale(new_rows)
+    return amc.predict(model.trace, model.target, new_rows, **columns)
 
 
 ABILITIES: dict[str, Callable[[Model], Any]] = {

@@ -12,6 +12,8 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.user import of_user
 from approxmcmc.targets.checks import CHECKED_ROWS, check_compiles, check_gradient, plain_function
 from approxmcmc.targets.family_regression import FamilyRegression
+from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.predictive import ResponsesOfUser, RowsOfDesign
 
 BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")
 STEP = 0.5
@@ -44,6 +46,10 @@ class GLMTarget(FamilyRegression):
         If no bound holds for all eta, a function ``bound(eta, y, reach)`` of arrays, which returns upper
         bounds over abs(t - eta) <= reach, for `PoissonTest`; ``lambda eta, y, reach: np.exp(eta + reach)`` for Poisson
         regression.
+    mean, simulate
+        Functions of arrays of predictors, for :func:`approxmcmc.predict`: ``mean(eta)`` returns the expected responses,
+        ``simulate(rng, eta)`` draws responses with a `numpy.random.Generator`; both with the shape of `eta`. None: the
+        target predicts its predictors only.
     pymc_model
         A function that returns the same posterior as a `pymc.Model`, for gold standards.
 
@@ -80,8 +86,11 @@ class GLMTarget(FamilyRegression):
         slope_bound: float | None = None,
         second_derivative_bound: float | None = None,
         third_derivative_bound: float | Callable[..., np.ndarray] | None = None,
+        mean: Callable[[np.ndarray], Any] | None = None,
+        simulate: Callable[[np.random.Generator, np.ndarray], Any] | None = None,
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
+        self.responses_of_user = ResponsesOfUser(mean, simulate, who="GLMTarget")
         loglik = plain_function(loglik_eta, "loglik_eta", who="GLMTarget")
         if derivatives_eta is not None:
             derivatives_eta = plain_function(derivatives_eta, "derivatives_eta", who="GLMTarget")
@@ -114,6 +123,10 @@ class GLMTarget(FamilyRegression):
         check_compiles(loglik, "loglik_eta", arguments, "loglik_eta(eta, y) -> float", who="GLMTarget")
         for response in self._some_responses():
             self._refuse_false_bounds(response)
+
+    def _rows_of(self, design: Design, *, size: np.ndarray | None, labels: list[Any] | None = None) -> RowsOfDesign:
+        """Return rows to predict, by the functions of the user's."""
+        return RowsOfDesign(design, self.responses_of_user, labels=labels)
 
     def settings_without_rows(self) -> None:
         """Return None: the likelihood is a function of the user's."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import Variables
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.sources import DataSource, as_source
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import design_matrix, design_source
@@ -114,6 +114,50 @@ def _of_table(X: Any, *, intercept: bool, treats_all: bool, coef_names: Any, who
         designs = {"beta": _numbers(X, slopes, intercept=intercept, who=who), **designs}
         labels["beta"] = (*(["intercept"] if intercept else []), *map(str, slopes))
     return DesignColumns(designs, labels, {name: labels_of(columns[name])[0] for name in treated})
+
+
+class NumberColumns(NamedTuple):
+    """A matrix or a table as columns of numbers: X as it was given, the columns and their labels, and responses.
+
+    `reference_levels` holds the level that has no column, of each column of text that has such a level.
+    """
+
+    source: Any
+    X: np.ndarray
+    y: np.ndarray
+    labels: list[str]
+    reference_levels: Mapping[str, str]
+
+
+def read_numbers(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str) -> NumberColumns:
+    """Return X as numbers: a column of text of a DataFrame becomes a column of 0 and 1 for each level with an effect.
+
+    Such a column is called ``town[york]``. For models whose rows have one dense predictor.
+    """
+    reference_levels: Mapping[str, str] = {}
+    if names := categorical_columns(X):
+        if as_source(X) is not None:
+            raise IncompatibleError(
+                f"{who}: X is a source with the columns of categories {', '.join(map(repr, names))}; their columns of "
+                "0 and 1 would be held in memory. Store these as numbers, or give X as a DataFrame"
+            )
+        table = _of_table(X, intercept=intercept, treats_all=intercept, coef_names=coef_names, who=who)
+        reference_levels = table.reference_levels
+        intercept = False
+        coef_names = []
+        columns = []
+        for part in table.parts(len(X), who=who):
+            labels = table.labels[str(part.variable)]
+            if part.codes is None:
+                columns.append(part.X)
+                coef_names += labels
+            else:
+                columns.append(part.codes[:, None] == np.arange(len(labels)))
+                coef_names += [f"{part.variable}[{label}]" for label in labels]
+        X = np.column_stack(columns).astype(np.float64)
+    X = design_source(X, intercept=intercept)
+    matrix, response, names_of_columns = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
+    return NumberColumns(X, matrix, response, names_of_columns, reference_levels)
 
 
 def spread(part: PredictorPart, first: int, step: int) -> PredictorPart:

@@ -279,3 +279,84 @@ def test_a_probit_is_the_normal_distribution_function(rng):
 
     eta = rng.normal(size=9)
     np.testing.assert_allclose(PROBIT.mean(eta, np.ones(9), 1.0), ndtr(eta))
+
+
+def log_poisson(eta, y):
+    return y * eta - np.exp(eta)
+
+
+def log_normal(mean, log_scale, y):
+    return -log_scale - 0.5 * ((y - mean) * np.exp(-log_scale)) ** 2
+
+
+def draw_normal(rng, mean, log_scale):
+    return mean + np.exp(log_scale) * rng.normal(size=mean.shape)
+
+
+def normal_with_groups(table, y, **functions):
+    labels = {"dims": {"beta": "coef"}, "coords": {"coef": ["age"]}, "offsets": {"mean": table["dose"]}}
+    return amc.targets.PredictorTarget(log_normal, designs_of(table), y, **labels, **functions)
+
+
+def designs_of(table):
+    kinds = pd.Categorical(table["kind"], categories=KINDS)
+    return {"mean": {"beta": table[["age"]].to_numpy(), "kind": kinds}, "log_scale": {"log_sigma": 0.5}}
+
+
+def test_a_function_of_the_users_predicts_as_the_family_it_is(table, rng):
+    y = rng.poisson(2.0, size=60)
+    functions = {"mean": np.exp, "simulate": lambda rng, eta: rng.poisson(np.exp(eta))}
+    ours = amc.targets.PoissonRegression(table, y, intercept=True)
+    theirs = amc.targets.GLMTarget(log_poisson, table, y, intercept=True, **functions)
+    trace = trace_of(ours, rng)
+    new = new_rows(rng)
+    for kind in ("predictor", "mean", "response"):
+        settings = {"kind": kind, "offset": np.linspace(-1.0, 1.0, 7), "random_seed": 3}
+        expected = amc.predict(trace, ours, new, **settings).predictions
+        xr.testing.assert_allclose(amc.predict(trace, theirs, new, **settings).predictions, expected)
+
+
+def test_several_predictors_of_the_users_are_predicted(table, rng):
+    target = normal_with_groups(table, rng.normal(size=60), mean=lambda mean, log_scale: mean, simulate=draw_normal)
+    trace = trace_of(target, rng)
+    new = new_rows(rng)
+    posterior = trace["posterior"].to_dataset()
+    beta, effects, scale = (posterior[name].to_numpy() for name in ("beta", "kind", "log_sigma"))
+    known = np.linspace(0.0, 1.0, 7)
+    mean = beta * new["age"].to_numpy() + effects[..., [0, 2, 2, 1, 0, 1, 2]] + known
+    settings = {"offsets": {"mean": known}, "random_seed": 1}
+    predictors = amc.predict(trace, target, designs_of(new), kind="predictor", **settings).predictions["y_predictor"]
+    assert predictors["predictor"].values.tolist() == ["mean", "log_scale"]
+    np.testing.assert_allclose(predictors.sel(predictor="mean"), mean, rtol=1e-12)
+    np.testing.assert_allclose(predictors.sel(predictor="log_scale"), np.repeat(0.5 * scale[..., None], 7, 2))
+    np.testing.assert_allclose(amc.predict(trace, target, designs_of(new), **settings).predictions["y_mean"], mean)
+    drawn = amc.predict(trace, target, designs_of(new), kind="response", **settings).predictions["y"]
+    errors = (drawn.to_numpy() - mean) / np.exp(0.5 * scale[..., None])
+    assert stats.kstest(errors.ravel(), "norm").pvalue > 1e-6
+    own = amc.predict(trace, target).posterior_predictive["y_mean"]
+    again = amc.predict(trace, target, designs_of(table), offsets={"mean": table["dose"]}).predictions["y_mean"]
+    np.testing.assert_array_equal(own, again)
+
+
+def test_what_a_users_model_needs_to_predict_is_named(table, rng):
+    bare = normal_with_groups(table, rng.normal(size=60))
+    trace = trace_of(bare, rng)
+    assert "y_predictor" in amc.predict(trace, bare, kind="predictor").posterior_predictive
+    with pytest.raises(IncompatibleError, match="give it mean="):
+        amc.predict(trace, bare)
+    with pytest.raises(IncompatibleError, match="give it simulate="):
+        amc.posterior_predictive(trace, bare)
+    wrong = normal_with_groups(table, rng.normal(size=60), mean=lambda mean, log_scale: mean[0])
+    with pytest.raises(InvalidInputError, match="mean must return an array with the shape of the predictors"):
+        amc.predict(trace, wrong)
+    with pytest.raises(InvalidInputError, match="simulate must be a function"):
+        normal_with_groups(table, rng.normal(size=60), simulate=3)
+    with pytest.raises(InvalidInputError, match="must map each predictor to its variables"):
+        amc.predict(trace, bare, table, kind="predictor")
+    other = {**designs_of(table), "log_scale": {"another": 1.0}}
+    with pytest.raises(InvalidInputError, match="the new rows need the predictors, variables"):
+        amc.predict(trace, bare, other, kind="predictor")
+    unknown = designs_of(table)
+    unknown["mean"]["kind"] = pd.Categorical(np.repeat("purple", 60))
+    with pytest.raises(InvalidInputError, match="the new rows need the predictors, variables"):
+        amc.predict(trace, bare, unknown, kind="predictor")

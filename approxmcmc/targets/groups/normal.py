@@ -15,12 +15,13 @@ import numpy as np
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import check_same_index, design_matrix, design_source, response_source
+from approxmcmc.targets.given import check_same_index, response_source
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import AS_IT_IS, EXP, link
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles
 from approxmcmc.targets.groups.variables import GroupVariables, group_variables
 from approxmcmc.targets.normal_prior import NormalPrior
+from approxmcmc.targets.tables import listed, read_numbers
 from approxmcmc.targets.tall_data import Prior, checked_prior_scale
 
 LOG_NOISE_SCALE = 1.5  # standard deviation of the prior of log(noise): two of them are a factor of 20
@@ -34,7 +35,9 @@ class NormalGroups(NormalTerms):
     Parameters
     ----------
     X
-        Predictors, shape (n, p); a DataFrame's columns become the labels of `beta`.
+        Predictors, shape (n, p); a DataFrame's columns become the labels of `beta`. A column of text or categories
+        becomes a column of 0 and 1 for each level but the first, its reference level, such as ``town[york]``; without
+        `intercept` the first of them has one for every level.
     y
         Responses, shape (n,).
     groups
@@ -108,11 +111,12 @@ class NormalGroups(NormalTerms):
     ) -> None:
         who = "NormalGroups"
         check_same_index(who, X=X, y=y, groups=groups, slopes=slopes, errors=errors, offset=offset)
-        X = design_source(X, intercept=intercept)
-        y = response_source(y)
-        X, y, coef = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
+        given_columns = read_numbers(X, response_source(y), intercept=intercept, coef_names=coef_names, who=who)
+        self.reference_levels = given_columns.reference_levels
+        X = given_columns.X
+        coef = given_columns.labels
+        y = given_columns.y.astype(np.float64, copy=False)
         self.n_rows = len(y)
-        y = y.astype(np.float64, copy=False)
         if offset is not None:
             offsets = checked_array(response_source(offset), "offset", who=who).astype(np.float64, copy=False)
             if offsets.shape != y.shape:
@@ -177,6 +181,12 @@ class NormalGroups(NormalTerms):
     def group_labels(self) -> np.ndarray:
         """Labels of the groups, sorted."""
         return self.grouping.labels
+
+    @property
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """Trace attributes: the reference level of each column of text, as one text."""
+        named = {"reference_levels": listed(self.reference_levels)} if self.reference_levels else {}
+        return {**super().setup_attrs, **named}
 
     @property
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:

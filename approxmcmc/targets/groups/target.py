@@ -22,12 +22,13 @@ from approxmcmc.families.family import Family
 from approxmcmc.families.stack import Stack
 from approxmcmc.families.user import of_user
 from approxmcmc.targets.checks import checked_array, plain_function
-from approxmcmc.targets.given import check_same_index, design_matrix, design_source, kept, response_source, with_sources
+from approxmcmc.targets.given import check_same_index, kept, response_source, with_sources
 from approxmcmc.targets.groups.grouping import ROWS, grouping
 from approxmcmc.targets.groups.link import ABS, AS_IT_IS, link
 from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, QuadratureTerms
 from approxmcmc.targets.groups.variables import group_variables
 from approxmcmc.targets.normal_prior import NormalPrior
+from approxmcmc.targets.tables import listed, read_numbers
 from approxmcmc.targets.tall_data import Prior, checked_prior_scale
 
 
@@ -39,7 +40,9 @@ class GroupedTarget(QuadratureTerms):
     Parameters
     ----------
     X
-        Predictors, shape (n, p); a DataFrame's columns become the labels of `beta`.
+        Predictors, shape (n, p); a DataFrame's columns become the labels of `beta`. A column of text or categories
+        becomes a column of 0 and 1 for each level but the first, its reference level, such as ``town[york]``; without
+        `intercept` the first of them has one for every level.
     y
         Responses, shape (n,).
     groups
@@ -77,6 +80,8 @@ class GroupedTarget(QuadratureTerms):
         The estimated error of the integral: `accuracy.nats`, see Notes, and the number of groups checked.
     distance_to_model
         The number ``accuracy.nats``.
+    reference_levels
+        The level with effect 0 of each column of text or categories that has one; also an attribute of the trace.
 
     Raises
     ------
@@ -139,14 +144,17 @@ class GroupedTarget(QuadratureTerms):
     ) -> None:
         who = "GroupedTarget"
         check_same_index(who, X=X, y=y, groups=groups, trials=trials, offset=offset)
-        X = design_source(X, intercept=intercept)
         y = response_source(y)
         trials = response_source(trials)
         offset = response_source(offset)
         groups = with_sources(groups)
-        self.given = kept((X, y, groups, trials, offset))
-        X, y, coef = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
-        y, n_rows, p = y.astype(np.float64, copy=False), len(y), len(coef)
+        columns = read_numbers(X, y, intercept=intercept, coef_names=coef_names, who=who)
+        self.given = kept((columns.source, y, groups, trials, offset))
+        self.reference_levels = columns.reference_levels
+        X = columns.X
+        y = columns.y.astype(np.float64, copy=False)
+        n_rows = len(y)
+        p = len(columns.labels)
         self.family_name = family if isinstance(family, str) else family.__name__
         self.family = _family(family, derivatives_eta, who)
         self.stack = Stack(self.family)
@@ -162,7 +170,7 @@ class GroupedTarget(QuadratureTerms):
         self.shape = shape
         self.n_columns = self.n_effects = 1
         self.grouping = grouping(groups, n_rows, who=who)
-        self.variables = group_variables(coef, ["intercept"], knows_noise=True)
+        self.variables = group_variables(columns.labels, ["intercept"], knows_noise=True)
         self._refuse_convex(y, size)
         offsets = _offset(offset, n_rows, who)
         table = self._link(p, has_offset=offsets is not None)
@@ -255,6 +263,12 @@ class GroupedTarget(QuadratureTerms):
     def group_labels(self) -> np.ndarray:
         """Labels of the groups, sorted."""
         return self.grouping.labels
+
+    @property
+    def setup_attrs(self) -> Mapping[str, Any]:
+        """Trace attributes: those of the integral, and the reference level of each column of text, as one text."""
+        named = {"reference_levels": listed(self.reference_levels)} if self.reference_levels else {}
+        return {**super().setup_attrs, **named}
 
     @property
     def latent_coords(self) -> Mapping[str, Sequence[Any]]:

@@ -1,13 +1,57 @@
 """Rows of a regression whose responses are predicted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from approxmcmc.contracts import RowsToPredict
-from approxmcmc.errors import IncompatibleError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.predictors.design import Design
+
+
+class ResponsesOfUser:
+    """Mean and draws of responses by functions of the user's, of arrays of K predictors; None each if not given.
+
+    ``expected(eta_1, ..., eta_K)`` returns means, ``draw(rng, eta_1, ..., eta_K)`` responses, both with the shape of
+    the predictors.
+    """
+
+    def __init__(self, expected: Callable[..., Any] | None, draw: Callable[..., Any] | None, *, who: str) -> None:
+        for name, function in (("mean", expected), ("simulate", draw)):
+            if function is not None and not callable(function):
+                raise InvalidInputError(f"{who}: {name} must be a function of arrays of predictors, found {function!r}")
+        self.expected = expected
+        self.draw = draw
+        self.who = who
+
+    def mean(self, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Return the expected responses of rows with the predictors `eta` (K, ...); shape (...)."""
+        if self.expected is None:
+            raise IncompatibleError(
+                f"predict: a {self.who} does not know the mean of its responses; give it mean=, a function of arrays "
+                "of its predictors, or predict kind='predictor'"
+            )
+        return self._checked(self.expected(*eta), eta, "mean")
+
+    def simulate(self, rng: np.random.Generator, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
+        """Draw responses of rows with the predictors `eta` (K, ...); shape (...)."""
+        if self.draw is None:
+            raise IncompatibleError(
+                f"predict: a {self.who} does not know how its responses are drawn; give it simulate=, a function of a "
+                "random generator and arrays of its predictors, or predict kind='predictor'"
+            )
+        return self._checked(self.draw(rng, *eta), eta, "simulate")
+
+    def _checked(self, values: Any, eta: np.ndarray, name: str) -> np.ndarray:
+        """Return what the function `name` returned as floats; raise unless it has the shape of the predictors."""
+        array = np.asarray(values, dtype=np.float64)
+        if array.shape != eta.shape[1:]:
+            raise InvalidInputError(
+                f"{self.who}: {name} must return an array with the shape of the predictors, {eta.shape[1:]}, found "
+                f"shape {array.shape}"
+            )
+        return array
 
 
 class RowsOfDesign(RowsToPredict):
@@ -59,6 +103,16 @@ class RowsOfDesign(RowsToPredict):
     def _sizes(self, rows: slice) -> np.ndarray:
         """Return the sizes of some rows, shape (rows, 1), or the one number 1."""
         return np.ones(()) if self.size is None else self.size[rows, None]
+
+
+class RowsOfPredictors(RowsOfDesign):
+    """Rows with a mean and responses of one number, and K named predictors, all of which are shown."""
+
+    predictor_axes: Mapping[str, Sequence[Any]] = {}  # type: ignore[assignment]  # a property of the base
+
+    def __init__(self, design: Design, likelihood: Any, names: Sequence[str]) -> None:
+        super().__init__(design, likelihood)
+        self.predictor_axes = {"predictor": list(names)} if len(names) > 1 else {}
 
 
 class RowsOfClasses(RowsOfDesign):

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from approxmcmc.contracts import Variables
+from approxmcmc.contracts import PredictiveTarget, Variables
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources.parts import each
 from approxmcmc.targets.blocks import files_of
@@ -23,13 +23,14 @@ from approxmcmc.targets.new_rows import in_memory, same_columns
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, assemble, labels_of, read_part
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
+from approxmcmc.targets.predictors.predictive import ResponsesOfUser, RowsOfPredictors
 from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.tall_data import SCALE_RULE, Prior, is_prior_scale
 
 WHO = "PredictorTarget"
 
 
-class PredictorTarget(Regression):
+class PredictorTarget(Regression, PredictiveTarget):
     r"""A likelihood of K linear predictors: log p(y_i | theta) = loglik(eta_i1, ..., eta_iK, y_i).
 
     Such models are generalised linear models with an unknown scale or shape, distributional regression, varying
@@ -71,6 +72,10 @@ class PredictorTarget(Regression):
         names of the categories or columns of its design as labels, if there are any.
     initial_point
         The point around which chains start, values by variable; default 0.
+    mean, simulate
+        Functions of arrays of predictors, for :func:`approxmcmc.predict`: ``mean(eta_1, ..., eta_K)`` returns the
+        expected responses, ``simulate(rng, eta_1, ..., eta_K)`` draws responses with a `numpy.random.Generator`; both
+        with the shape of one predictor. None: the target predicts its predictors only.
     pymc_model
         A function that returns the same posterior as a `pymc.Model`, for gold standards.
 
@@ -117,13 +122,17 @@ class PredictorTarget(Regression):
         dims: Mapping[str, Sequence[str]] | None = None,
         coords: Mapping[str, Sequence[Any]] | None = None,
         initial_point: Mapping[str, Any] | None = None,
+        mean: Callable[..., Any] | None = None,
+        simulate: Callable[..., Any] | None = None,
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
+        self.responses_of_user = ResponsesOfUser(mean, simulate, who=WHO)
         check_same_index(WHO, predictors=predictors, offsets=offsets, weights=weights, y=y)
         y = tuple(y) if isinstance(y, list) and any(np.ndim(column) for column in y) else y
         sources = with_sources((predictors, offsets or {}, weights, y))
         self.given = kept(sources)
         self._form = _form_of(*sources[:2])
+        self._predictor_names = [str(name) for name in predictors]
         parts, responses, known_weights = _read(*sources)
         self.variables = _variables(parts, dims or {}, coords or {})
         self.likelihood = ScalarLikelihood(
@@ -172,10 +181,41 @@ class PredictorTarget(Regression):
         y = tuple(y) if isinstance(y, list) and any(np.ndim(column) for column in y) else y
         new_data = with_sources((predictors, offsets or {}, weights, y))
         parts, responses, known_weights = _read(*each(in_memory, new_data))
-        form = _form_of(*new_data[:2])
-        if form != self._form:
+        self._refuse_other_form(_form_of(*new_data[:2]), self._form, parts, who=who)
+        other = copy.copy(self)
+        other._start_anew(files_of(new_data))
+        other._set_rows(assemble(parts, self.variables, len(responses[0])), responses, known_weights)
+        return other
+
+    def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfPredictors:
+        """Return `rows` for a prediction: predictors as the constructor has them; None means the target's own rows.
+
+        New rows may have ``offsets``, by the predictor's name, by default 0.
+        """
+        who = f"predict for {WHO}"
+        offsets = None if rows is None else columns.pop("offsets", None)
+        refused = [name for name, column in columns.items() if column is not None]
+        if refused:
+            raise InvalidInputError(f"{who}: these rows take no {' and no '.join(refused)}")
+        if rows is None:
+            own = RowsOfPredictors(self.design, self.responses_of_user, self._predictor_names)
+            return own.of_weighted(self.weights)
+        check_same_index(who, rows=rows, offsets=offsets)
+        sources = with_sources((rows, offsets or {}))
+        predictors, known = each(in_memory, sources)
+        n = _number_of_rows(predictors, who=who)
+        parts = _parts(predictors, known, n)
+        form = {**_form_of(*sources), "offsets": {}}
+        self._refuse_other_form(form, {**self._form, "offsets": {}}, parts, who=who)
+        return RowsOfPredictors(assemble(parts, self.variables, n), self.responses_of_user, self._predictor_names)
+
+    def _refuse_other_form(
+        self, form: Mapping[str, Any], needed: Mapping[str, Any], parts: Mapping[str, list[PredictorPart]], *, who: str
+    ) -> None:
+        """Raise if new rows, with these parts, have other predictors, variables, offsets or categories than needed."""
+        if form != needed:
             raise InvalidInputError(
-                f"{who}: the new rows need the predictors, variables, offsets and categories {self._form}, found {form}"
+                f"{who}: the new rows need the predictors, variables, offsets and categories {needed}, found {form}"
             )
         for part in (part for parts_of_predictor in parts.values() for part in parts_of_predictor):
             length = math.prod(self.variables.shapes[part.variable]) if part.variable is not None else 1
@@ -184,10 +224,6 @@ class PredictorTarget(Regression):
                     f"{who}: {part.variable!r} has {length} entries, and the new rows need {part.length}; make the "
                     "target from all rows"
                 )
-        other = copy.copy(self)
-        other._start_anew(files_of(new_data))
-        other._set_rows(assemble(parts, self.variables, len(responses[0])), responses, known_weights)
-        return other
 
     def _term_gradients(self) -> Any:
         if self.knows_derivatives:
@@ -221,6 +257,20 @@ def _form_of(predictors: Any, offsets: Mapping[str, Any]) -> dict[str, dict[str,
         },
         "offsets": dict.fromkeys(sorted(offsets), ()),
     }
+
+
+def _number_of_rows(predictors: Any, *, who: str) -> int:
+    """Return the number of rows of new predictors: the length of the first design that has one number for each row."""
+    if isinstance(predictors, Mapping) and all(isinstance(variables, Mapping) for variables in predictors.values()):
+        for variables in predictors.values():
+            for design in variables.values():
+                column = _column_of(design)
+                if np.ndim(column):
+                    return len(column)
+    raise InvalidInputError(
+        f"{who}: rows must map each predictor to its variables and their designs, as the target has them, with one "
+        f"column at least; found {predictors!r}"
+    )
 
 
 def _column_of(design: Any) -> Any:

@@ -7,7 +7,8 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import ALL_ROWS
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.sources import ParquetFolder
 from approxmcmc.targets.predictors.target import PredictorTarget
 
 N = 60
@@ -204,3 +205,38 @@ def test_a_row_of_the_reference_level_adds_nothing_to_gradient_or_curvature():
     compiled, terms = target.compile(), np.empty(8)
     compiled.log_terms(theta, compiled.data, ALL_ROWS, 0, 8, terms)
     np.testing.assert_allclose(terms, -0.5 * expected**2)
+
+
+def normal_groups(X, y, groups, **settings):
+    return amc.targets.NormalGroups(X, y, groups, **settings)
+
+
+def counts_in_groups(X, y, groups, **settings):
+    return amc.targets.GroupedTarget(X, np.round(np.abs(y)), groups, family="poisson", n_nodes=3, **settings)
+
+
+@pytest.mark.parametrize("model", [normal_groups, counts_in_groups])
+def test_a_table_in_groups_is_its_matrix_of_indicators(model, rng):
+    n = 24
+    kinds = np.array(["b", "a", "c", "a"])[np.arange(n) % 4]
+    table = pd.DataFrame({"x": rng.normal(size=n), "kind": kinds, "flag": np.arange(n) % 3 == 0})
+    y = rng.normal(size=n)
+    groups = np.arange(n) % 5
+    matrix = np.column_stack([np.ones(n), table["x"], table["flag"], kinds == "b", kinds == "c"]).astype(float)
+    of_table = model(table, y, groups, intercept=True)
+    of_matrix = model(matrix, y, groups)
+    assert of_table.variables.coords["coef"] == ["intercept", "x", "flag", "kind[b]", "kind[c]"]
+    assert of_table.setup_attrs["reference_levels"] == "kind=a"
+    assert all(np.array_equal(ours, theirs) for ours, theirs in zip(of_table.data, of_matrix.data, strict=True))
+    without_intercept = model(table[["kind", "x"]], y, groups).variables.coords["coef"]
+    assert without_intercept == ["x", "kind[a]", "kind[b]", "kind[c]"]
+    with pytest.raises(InvalidInputError, match="coef_names is for arrays"):
+        model(table, y, groups, coef_names=["x"])
+
+
+def test_categories_of_a_source_are_not_spread_in_memory(tmp_path, rng):
+    kinds = pd.Categorical(np.array(["b", "a"])[np.arange(8) % 2])
+    pd.DataFrame({"x": rng.normal(size=8), "kind": kinds}).to_parquet(tmp_path / "rows.parquet")
+    rows = ParquetFolder(tmp_path)
+    with pytest.raises(IncompatibleError, match="columns of categories 'kind'"):
+        normal_groups(rows, rng.normal(size=8), np.arange(8) % 3)
