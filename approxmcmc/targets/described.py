@@ -129,7 +129,7 @@ def with_rows_of(
     form = description["made"] or {}
     if isinstance(other, Describable) and form:
         other.learn_from(form)
-    if isinstance(other, Describable) and np.iscomplexobj(responses[0]):
+    if np.iscomplexobj(responses[0]):
         other.likelihood = other.likelihood.single.covering((np.array([1j * description["largest_size"]]),))
     predictors = [
         Predictor(**{**of, "columns": tuple(of["columns"]), "codes": tuple(of["codes"])})

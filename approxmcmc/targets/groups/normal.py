@@ -15,7 +15,7 @@ import numpy as np
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.checks import checked_array
-from approxmcmc.targets.given import check_same_index, response_source
+from approxmcmc.targets.given import check_same_index, checked_weights, response_source
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import AS_IT_IS, EXP, link
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles
@@ -48,6 +48,9 @@ class NormalGroups(NormalTerms):
     errors
         Known standard deviations of the rows, shape (n,), such as the standard errors of published estimates; the model
         then has no ``noise``.
+    weights
+        Known weights w of the rows, positive, shape (n,), as of a :class:`LinearRegression`: the errors of a row are
+        normal with variance noise^2 / w. None: 1. Not together with `errors`.
     intercept
         Add a column of ones to X, called "intercept".
     prior_scale, effect_scale
@@ -101,6 +104,7 @@ class NormalGroups(NormalTerms):
         *,
         slopes: Any = None,
         errors: Any = None,
+        weights: Any = None,
         intercept: bool = False,
         prior_scale: float = 1.0,
         effect_scale: float = 1.0,
@@ -110,7 +114,7 @@ class NormalGroups(NormalTerms):
         offset: Any = None,
     ) -> None:
         who = "NormalGroups"
-        check_same_index(who, X=X, y=y, groups=groups, slopes=slopes, errors=errors, offset=offset)
+        check_same_index(who, X=X, y=y, groups=groups, slopes=slopes, errors=errors, weights=weights, offset=offset)
         given_columns = read_numbers(X, response_source(y), intercept=intercept, coef_names=coef_names, who=who)
         self.reference_levels = given_columns.reference_levels
         X = given_columns.X
@@ -134,10 +138,10 @@ class NormalGroups(NormalTerms):
         self.grouping = grouping(groups, self.n_rows, who=who)
         sizes = self.grouping.sizes.astype(np.float64)
         log_weights = np.zeros(len(sizes))
-        if errors is not None:
-            weights = 1.0 / _checked_errors(errors, self.n_rows, who)
-            columns = [np.column_stack(columns) * weights[:, None]]
-            log_weights = np.add.reduceat(np.log(weights)[self.grouping.order], self.grouping.start[:-1])
+        factors = _factors(errors, weights, self.n_rows, who)
+        if factors is not None:
+            columns = [np.column_stack(columns) * factors[:, None]]
+            log_weights = np.add.reduceat(np.log(factors)[self.grouping.order], self.grouping.start[:-1])
         self.knows_noise = errors is not None
         self.n_obs = len(sizes)
         self.effect_names = ["intercept", *(f"slope_{j}" for j in range(1, self.n_effects))]
@@ -205,6 +209,17 @@ class NormalGroups(NormalTerms):
     def __repr__(self) -> str:
         """Show the sizes."""
         return f"NormalGroups({self.n_obs} groups, {self.n_rows} rows, dim={self.variables.size})"
+
+
+def _factors(errors: Any, weights: Any, n_rows: int, who: str) -> np.ndarray | None:
+    """Return the factors that give all rows the same error: 1 / errors, or the square roots of weights; None: 1."""
+    if errors is not None and weights is not None:
+        raise InvalidInputError(
+            f"{who}: errors are the known standard deviations of the rows, so weights have nothing to scale; give one"
+        )
+    if errors is not None:
+        return 1.0 / _checked_errors(errors, n_rows, who)
+    return None if weights is None else np.sqrt(checked_weights(response_source(weights), n_rows, who=who))
 
 
 def _checked_errors(errors: Any, n_rows: int, who: str) -> np.ndarray:

@@ -26,6 +26,7 @@ MODELS = {
     "slopes": {"slopes": Z},
     "known errors": {"errors": ERRORS},
     "slope, known errors": {"slopes": Z[:, :1], "errors": ERRORS},
+    "slope, weights": {"slopes": Z[:, :1], "weights": 1.0 / ERRORS**2},
 }
 EACH = [pytest.param(kind, marks=() if kind == "slopes" else pytest.mark.recompiles) for kind in MODELS]
 
@@ -36,7 +37,8 @@ def model(kind, y=Y, **settings):
 
 def by_covariance(target, theta, kind, y=Y):
     """Return the log densities of the groups' responses by their covariances, group by group."""
-    slopes, errors = MODELS[kind].get("slopes"), MODELS[kind].get("errors", np.ones(N))
+    slopes = MODELS[kind].get("slopes")
+    errors = ERRORS if MODELS[kind].keys() & {"errors", "weights"} else np.ones(N)
     design = np.ones((N, 1)) if slopes is None else np.column_stack([np.ones(N), slopes])
     L = target.variables.cholesky(theta)
     tau = 1.0 if "errors" in MODELS[kind] else math.exp(theta[-1])
@@ -144,6 +146,10 @@ def test_careless_input_is_refused_in_words():
         NormalGroups(X, Y, GROUPS[:-1])
     with pytest.raises(InvalidInputError, match="errors must be 44 positive numbers"):
         NormalGroups(X, Y, GROUPS, errors=np.zeros(N))
+    with pytest.raises(InvalidInputError, match="so weights have nothing to scale"):
+        NormalGroups(X, Y, GROUPS, errors=ERRORS, weights=ERRORS)
+    with pytest.raises(InvalidInputError, match="weights must be positive"):
+        NormalGroups(X, Y, GROUPS, weights=np.zeros(N))
     with pytest.raises(InvalidInputError, match="slopes must have 44 rows"):
         NormalGroups(X, Y, GROUPS, slopes=Z[:-1])
     with pytest.raises(InvalidInputError, match="effect_scale must be positive"):
