@@ -149,6 +149,7 @@ def read_numbers(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] |
         for part in table.parts(len(X), who=who):
             labels = table.labels[str(part.variable)]
             if part.codes is None:
+                assert part.X is not None
                 columns.append(part.X)
                 coef_names += labels
             else:
