@@ -215,7 +215,7 @@ def counts_in_groups(X, y, groups, **settings):
     return amc.targets.GroupedTarget(X, np.round(np.abs(y)), groups, family="poisson", n_nodes=3, **settings)
 
 
-@pytest.mark.parametrize("model", [normal_groups, counts_in_groups])
+@pytest.mark.parametrize("model", [normal_groups, pytest.param(counts_in_groups, marks=pytest.mark.recompiles)])
 def test_a_table_in_groups_is_its_matrix_of_indicators(model, rng):
     n = 24
     kinds = np.array(["b", "a", "c", "a"])[np.arange(n) % 4]
