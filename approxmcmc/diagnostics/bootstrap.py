@@ -81,31 +81,31 @@ def estimate(errors: np.ndarray, mcse: np.ndarray) -> dict[str, np.ndarray]:
     Parameters
     ----------
     errors
-        Running means minus reference means, shape (replicate R, grid point, coordinate).
+        Running means minus reference means, shape (replicate R, grid point, ..., coordinate).
     mcse
-        Standard errors of the reference means, shape (coordinate,).
+        Standard errors of the reference means, shape (..., coordinate).
 
     Returns
     -------
     dict
-        ``bias_sq``, ``variance``, ``risk``, each of shape (grid point,). With R = 1 only the risk is defined.
+        ``bias_sq``, ``variance``, ``risk``, each of shape (grid point, ...). With R = 1 only the risk is defined.
     """
     n_replicates = len(errors)
-    reference_variance = np.mean(mcse**2)
-    mean_square_error = (errors**2).mean(axis=(0, 2))
+    reference_variance = np.mean(mcse**2, axis=-1)
+    mean_square_error = (errors**2).mean(axis=(0, -1))
     center = errors.mean(axis=0)
     if n_replicates == 1:
-        undefined = np.full(len(center), np.nan)
+        undefined = np.full(mean_square_error.shape, np.nan)
         return {"bias_sq": undefined, "variance": undefined, "risk": mean_square_error - reference_variance}
-    variance = ((errors - center) ** 2).sum(axis=0).mean(axis=1) / (n_replicates - 1)
-    bias_sq = (center**2).mean(axis=1) - variance / n_replicates - reference_variance
+    variance = ((errors - center) ** 2).sum(axis=0).mean(axis=-1) / (n_replicates - 1)
+    bias_sq = (center**2).mean(axis=-1) - variance / n_replicates - reference_variance
     return {"bias_sq": bias_sq, "variance": variance, "risk": mean_square_error - reference_variance}
 
 
 def intervals(
     errors: np.ndarray, mcse: np.ndarray, directions: np.ndarray, resampling: Resampling, confidence: float
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return lower and upper limit of ``bias_sq``, ``variance`` and ``risk``, each of shape (grid point,).
+) -> dict[str, np.ndarray]:
+    """Return lower and upper limit of ``bias_sq``, ``variance`` and ``risk``, each of shape (2, grid point).
 
     All are NaN with one replicate.
 
@@ -120,17 +120,82 @@ def intervals(
     confidence
         Level of each interval.
     """
-    n_replicates, n_points, _ = errors.shape
+    n_replicates, n_points, n_coordinates = errors.shape
     if n_replicates == 1:
         undefined = np.full(n_points, np.nan)
-        return dict.fromkeys(QUANTITIES, (undefined, undefined))
+        return dict.fromkeys(QUANTITIES, np.stack([undefined, undefined]))
     shifts = mcse * directions
+    tail = (1 - confidence) / 2
+    if n_coordinates == 1:
+        return _intervals_of_one(errors[..., 0], shifts[:, 0], resampling, tail)
     draws = np.empty((len(QUANTITIES), n_points, len(resampling.scales)))
     for point in range(n_points):
         draws[:, point] = draws_at(errors[:, point], shifts, resampling)
-    tail = (1 - confidence) / 2
-    lower, upper = np.quantile(draws, [tail, 1 - tail], axis=-1, overwrite_input=True)
-    return {name: (lower[i], upper[i]) for i, name in enumerate(QUANTITIES)}
+    limits = central_quantiles(draws, tail)
+    return {name: limits[:, i] for i, name in enumerate(QUANTITIES)}
+
+
+def _intervals_of_one(
+    errors: np.ndarray, shifts: np.ndarray, resampling: Resampling, tail: float
+) -> dict[str, np.ndarray]:
+    """Return the limits for a single coordinate, at all points together.
+
+    The variance of one coordinate has R - 1 degrees of freedom at every point, so all points share their factors, and
+    the limits of the variance are multiples of those of the factors.
+
+    Parameters
+    ----------
+    errors
+        Shape (replicate, point).
+    shifts
+        Shape (batch,).
+    """
+    n_replicates = len(errors)
+    degrees = n_replicates - 1
+    center = errors.mean(axis=0)
+    deviations = errors - center
+    variance = (deviations**2).sum(axis=0) / degrees
+    factors = resampling.factors(degrees)
+    weights = resampling.replicates * np.sqrt(factors / (n_replicates * degrees))[:, None]
+    shifted = resampling.reference @ shifts
+    # all three terms of the moved mean in one product of matrices, (point, R + 2) and (R + 2, draw)
+    places = np.vstack([deviations, center, np.ones_like(center)])
+    moved = places.T @ np.vstack([weights.T, np.ones_like(shifted), shifted])
+    bias_sq = np.square(moved, out=moved)
+    bias_sq -= (2 / n_replicates) * variance[:, None] * factors
+    risk = variance[:, None] * factors
+    risk += bias_sq
+    # the reference's own variance is the same in every draw, so it only moves the limits
+    own = 2 * (shifts**2).sum()
+    return {
+        "bias_sq": central_quantiles(bias_sq, tail) - own,
+        "variance": np.multiply.outer(central_quantiles(factors.copy(), tail), variance),
+        "risk": central_quantiles(risk, tail) - own,
+    }
+
+
+def central_quantiles(draws: np.ndarray, tail: float) -> np.ndarray:
+    """Return the quantiles `tail` and 1 - `tail` along the last axis, interpolated linearly, shape (2, ...).
+
+    `draws` is overwritten. This takes a third of the time of `numpy.quantile`, because NumPy has a fast partition for
+    one position, not for the four that two interpolated quantiles need. The neighbour of a position is the extreme of
+    the numbers beyond it.
+    """
+    last = draws.shape[-1] - 1
+    if last == 0:
+        return np.stack([draws[..., 0], draws[..., 0]])
+    position = tail * last
+    below = math.floor(position)
+    share = position - below
+    draws.partition(below, axis=-1)
+    lower = draws[..., below]
+    rest = draws[..., below + 1 :]
+    lower = lower + share * (rest.min(axis=-1) - lower)
+    above = last - 2 * below - 1  # of the rest, the position that mirrors `below`
+    rest.partition(above, axis=-1)
+    upper = rest[..., above]
+    inner = rest[..., :above].max(axis=-1) if above > 0 else draws[..., below]
+    return np.stack([lower, upper - share * (upper - inner)])
 
 
 def draws_at(

@@ -134,8 +134,9 @@ def _variable(name: str, places: Mapping[tuple[str, ...], int], values: np.ndarr
             f"{[len(axis) for axis in axes]} labels."
         )
     array = np.empty((len(MOMENTS), *map(len, axes)))
+    positions = [{tick: k for k, tick in enumerate(axis)} for axis in axes]
     for ticks, column in places.items():
-        index: tuple[Any, ...] = tuple(axis.index(tick) for axis, tick in zip(axes, ticks, strict=True))
+        index: tuple[Any, ...] = tuple(position[tick] for position, tick in zip(positions, ticks, strict=True))
         array[(slice(None), *index)] = values[:, column]
     dims = [f"{name}_dim_{k}" for k in range(len(axes))]
     labels = {dim: _labels(axis) for dim, axis in zip(dims, axes, strict=True)}

@@ -149,21 +149,30 @@ def risk(
             "Run several chains from different seeds; papers use about 8; 32 give usable intervals.",
             ApproxMCMCWarning,
         )
-    pieces: list[tuple[str, np.ndarray, Reference]] = []
-    for name, function in functions.items():
-        errors, gold, labels = errors_of(traces, name, function, reference=reference, clocks=clocks, points=points)
-        if name in averaged:
-            pieces.append((name, errors, gold))
-        else:
-            pieces.extend((label, *coordinate(errors, gold, k)) for k, label in enumerate(labels))
+    pieces = {
+        name: errors_of(traces, name, function, reference=reference, clocks=clocks, points=points)
+        for name, function in functions.items()
+    }
     if sentence := unknown_means(traces):
         warn(f"Risk over draws that are not finite: {sentence}. Its mean is NaN from there on.", ApproxMCMCWarning)
-    resampling = resample(n_bootstrap, len(pieces[0][1]), len(pieces[0][2].directions), random_seed)
-    rows = [summarise(errors, gold, resampling, confidence) for _, errors, gold in pieces]
+    first_errors, first_gold, _ = next(iter(pieces.values()))
+    resampling = resample(n_bootstrap, len(first_errors), len(first_gold.directions), random_seed)
+    labels: list[str] = []
+    columns: list[dict[str, np.ndarray]] = []  # of each estimand, (coordinate, grid point)
+    mcse_sq: list[float] = []
+    for name, (errors, gold, own_labels) in pieces.items():
+        if name in averaged:
+            row = summarise(errors, gold, resampling, confidence)
+            labels.append(name)
+            columns.append({key: values[None] for key, values in row.items()})
+            mcse_sq.append(np.mean(gold.mcse**2))
+        else:
+            labels.extend(own_labels)
+            columns.append(summarise_each(errors, gold, resampling, confidence))
+            mcse_sq.extend(gold.mcse**2)
     attrs = {"confidence": confidence, "n_bootstrap": n_bootstrap, "include_tuning": int(include_tuning)}
-    dataset = _dataset(rows, [label for label, _, _ in pieces], over, points, attrs)
+    dataset = _dataset(columns, labels, over, points, attrs)
     dataset["n_replicates"] = ((), len(clocks), {"long_name": "replicates"})
-    mcse_sq = [np.mean(gold.mcse**2) for _, _, gold in pieces]
     dataset["reference_mcse_sq"] = (("estimand",), mcse_sq, {"long_name": "squared standard error of the reference"})
     return dataset
 
@@ -212,8 +221,24 @@ def summarise(errors: np.ndarray, gold: Reference, resampling: Resampling, confi
     return row
 
 
+def summarise_each(
+    errors: np.ndarray, gold: Reference, resampling: Resampling, confidence: float
+) -> dict[str, np.ndarray]:
+    """Return estimates and limits of each coordinate by itself, by variable name, shape (coordinate, grid point)."""
+    columns = {name: values.T for name, values in estimate(errors[..., None], gold.mcse[:, None]).items()}
+    limits = []
+    for k in range(len(gold.mcse)):
+        own_errors, own_gold = coordinate(errors, gold, k)
+        limits.append(intervals(own_errors, own_gold.mcse, own_gold.directions, resampling, confidence))
+    for name in QUANTITIES:
+        lower, upper = np.stack([each[name] for each in limits], axis=1)
+        columns[f"{name}_lower"] = lower
+        columns[f"{name}_upper"] = upper
+    return columns
+
+
 def _dataset(
-    rows: Sequence[Mapping[str, np.ndarray]],
+    columns: Sequence[Mapping[str, np.ndarray]],
     labels: Sequence[str],
     over: str,
     points: np.ndarray,
@@ -226,7 +251,7 @@ def _dataset(
     )
     for quantity in QUANTITIES:
         for suffix, what in (("", ""), ("_lower", ", lower limit"), ("_upper", ", upper limit")):
-            values = np.stack([row[quantity + suffix] for row in rows])
+            values = np.concatenate([column[quantity + suffix] for column in columns])
             dataset[quantity + suffix] = (("estimand", over), values, {"long_name": _LONG_NAMES[quantity] + what})
     return dataset
 

@@ -9,7 +9,7 @@ import scipy.stats
 import xarray as xr
 
 from approxmcmc.diagnostics import risk
-from approxmcmc.diagnostics.bootstrap import estimate, intervals, resample
+from approxmcmc.diagnostics.bootstrap import central_quantiles, estimate, intervals, resample
 from approxmcmc.diagnostics.estimands import Layout, evaluate_reference
 from tests.fakes import autoregression, fake_trace
 
@@ -200,6 +200,15 @@ def test_quadratic_forms_equal_a_bootstrap_by_loops(rng, n_coordinates):
     )
     for k, name in enumerate(("bias_sq", "variance", "risk")):
         np.testing.assert_allclose(found[name], expected[:, k], atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("n_bootstrap", [1, 2, 3, 10, 101])
+@pytest.mark.parametrize("tail", [0.001, 0.025, 0.2, 0.25, 0.499])
+def test_limits_are_the_quantiles_of_numpy(rng, n_bootstrap, tail):
+    draws = rng.normal(size=(2, 5, n_bootstrap))
+    draws[1, 3] = np.nan
+    expected = np.quantile(draws, [tail, 1.0 - tail], axis=-1)
+    np.testing.assert_allclose(central_quantiles(draws, tail), expected, rtol=1e-12, atol=1e-14)
 
 
 def test_reference_moves_by_its_standard_error_in_every_coordinate(rng):
