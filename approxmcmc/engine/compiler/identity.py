@@ -247,6 +247,8 @@ class Walk:
                 break
             for key, name, value in further:
                 added.add((key, name))
+                if key == 0 and not self._of_the_user(value):
+                    continue
                 self.put("attribute", name)
                 if key == 0:
                     self._add_overloads(value)
@@ -505,9 +507,17 @@ class Walk:
     def _add_overloads_of(self, function: Any) -> None:
         self._add_overloads(_overloads(*_size_of_registry()).of_functions.get(id(function), ()))
 
+    def _of_the_user(self, templates: Iterable[Any]) -> list[Any]:
+        """Return the overloads of packages that are read.
+
+        Those of a library follow from its version. Without this, the import of a library that declares some, such as
+        PyTensor's numba code, would change the content of every function that NumPy is called in.
+        """
+        return [template for template in templates if self._libraries(_home(template).partition(".")[0]) is None]
+
     def _add_overloads(self, templates: Iterable[Any]) -> None:
         """Add the user's numba overloads of a function or a method."""
-        for template in templates:
+        for template in self._of_the_user(templates):
             function = getattr(template, "_overload_func", None)
             if function is None:
                 self._refuse(template, "a function with types declared by numba's lower-level interface")
@@ -606,10 +616,15 @@ def _overloads(n_functions: int, n_attributes: int) -> _Overloads:
     return _Overloads()
 
 
-def _is_numbas(template: Any) -> bool:
+def _home(template: Any) -> str:
+    """Return the module in which an overload is written; "" for code that `exec` runs."""
     function = getattr(template, "_overload_func", None)
     home = template.__module__ if function is None else function.__globals__.get("__name__")
-    return (home or "").partition(".")[0] == "numba"
+    return home or ""
+
+
+def _is_numbas(template: Any) -> bool:
+    return _home(template).partition(".")[0] == "numba"
 
 
 def _closure(function: types.FunctionType) -> dict[str, Any]:

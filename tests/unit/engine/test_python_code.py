@@ -46,6 +46,38 @@ def test_what_a_kernel_refuses_is_hashed_alike_in_two_modules(case):
     assert first == again
 
 
+OVERLOADS = """
+import numpy as np
+from numba import types
+from numba.extending import overload, overload_attribute
+
+@overload(np.trace)
+def trace(x):
+    return lambda x: 0.0
+
+@overload_attribute(types.Array, "of_the_test")
+def of_the_test(x):
+    return lambda x: 0.0
+"""
+
+
+@pytest.mark.parametrize(("home", "is_content"), [("pytensor.made_up", False), ("my_module", True)])
+def test_only_overloads_of_the_user_are_content(home, is_content):
+    """A library declares its own when it is imported, which may be after the first plan of a study."""
+
+    def reading(x):
+        return np.trace(x) + x.of_the_test
+
+    before = content(reading)
+    registered = len(builtin_registry.globals), len(builtin_registry.attributes)
+    exec(OVERLOADS, {"__name__": home})
+    after = content(reading)
+    del builtin_registry.globals[registered[0] :]
+    del builtin_registry.attributes[registered[1] :]
+    identity._overloads.cache_clear()
+    assert (before != after) is is_content
+
+
 class Counter:
     def __init__(self, start):
         self.start = start
