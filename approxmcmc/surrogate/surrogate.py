@@ -108,8 +108,9 @@ def log_prior_and_quadratic(theta: np.ndarray, parts: PriorAndQuadratic) -> floa
 def log_surrogate(theta: np.ndarray, parts: PriorQuadraticAndRows) -> float:
     """Return S(theta): the log prior, plus the quadratic, plus the terms of the influential rows."""
     rows = parts.rows
+    work = np.empty(min(BATCH, rows.n_rows))
     total = plus_quadratic(parts.prior(theta), theta, parts.quadratic)
-    return total + sum_terms(rows.kernel, theta, rows.data, rows.memory_order, rows.n_rows, np.empty(BATCH))
+    return total + sum_terms(rows.kernel, theta, rows.data, rows.memory_order, rows.n_rows, work)
 
 
 def add_prior_and_quadratic_gradient(theta: np.ndarray, out: np.ndarray, parts: PriorAndQuadratic) -> None:
