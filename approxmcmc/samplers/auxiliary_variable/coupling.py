@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.acceptance.metropolis import log_ratio_of
 from approxmcmc.acceptance.rules import log_uniform
 from approxmcmc.contracts import CompiledCoupling, DoublyIntractableTarget, Proposal
 from approxmcmc.contracts.records import COUNT_NAMES
@@ -21,7 +22,6 @@ from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.samplers.auxiliary_variable.doubly_intractable import RatioState, estimate_from_draws, make_draw_rows
-from approxmcmc.samplers.auxiliary_variable.step import log_rest_of
 from approxmcmc.samplers.coupled_steps import coupling_of_proposal, make_coupled_step, unmirrored
 
 
@@ -54,7 +54,7 @@ def make_weigh(simulate: Callable[..., None]) -> Callable[..., float]:
     def weigh(
         rng: np.random.Generator, shared: SharedDraws, walker: ExchangeWalker, log_q_ratio: float, again: bool
     ) -> float:
-        log_rest = log_rest_of(shared.log_prior, walker.theta, walker.proposed, log_q_ratio)
+        log_rest = log_ratio_of(log_q_ratio, shared.log_prior(walker.theta), shared.log_prior(walker.proposed))
         if log_rest == -math.inf:
             return log_rest
         ratio = shared.ratio

@@ -77,16 +77,6 @@ def list_for_audit(state: AuxiliaryState, decision: int, threshold: float, log_r
 
 
 @compiled
-def log_rest_of(log_prior_of: Any, theta: np.ndarray, proposed: np.ndarray, log_q_ratio: float) -> float:
-    """Return the part of the log ratio that is known without auxiliary data; -inf outside the support."""
-    log_prior = log_prior_of(proposed)
-    if log_prior == -math.inf:
-        return -math.inf
-    # The prior at theta is computed again: the move of a population has written another member to theta.
-    return log_ratio_of(log_q_ratio, log_prior_of(theta), log_prior)
-
-
-@compiled
 def keep_nothing(state: AuxiliaryState) -> None:
     """Do nothing: theta alone is the state of the chain."""
 
@@ -132,7 +122,8 @@ def make_step(
         proposed = state.proposed
         log_q_ratio = move(streams, state.move, theta, proposed, count)
         threshold = draw_threshold(streams.uniform)
-        log_rest = log_rest_of(state.log_prior_of, theta, proposed, log_q_ratio)
+        # The prior at theta is computed again: the move of a population has written another member to theta.
+        log_rest = log_ratio_of(log_q_ratio, state.log_prior_of(theta), state.log_prior_of(proposed))
         log_ratio = log_rest
         if decides and log_rest != -math.inf:
             # Auxiliary data use the random stream of the data order, which is free because no data are ordered.
