@@ -27,6 +27,7 @@ from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generato
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.python_call import raise_kept
 from approxmcmc.engine.compiler.vectors import assign, equal
+from approxmcmc.engine.compiler.words import AddressOf, Words, value_at
 from approxmcmc.errors import NotFiniteError
 from approxmcmc.sampling.chain import FAILED
 
@@ -99,13 +100,13 @@ def make_meeting(move: Callable[..., int], density: Callable[..., float]) -> Cal
 
 @cached_by_content(maxsize=64)
 def make_entry(meeting_time: Callable[..., int]) -> Callable[..., int]:
-    """Return the loop as a function that gets the addresses of its generator in place of the generator."""
+    """Return the loop as a function that gets addresses in place of its generator and of `shared`."""
     meeting_time = compiled(inline="always")(meeting_time)
 
     def enter(
         places: Any, chains: Any, shared: Any, lag: int, max_steps: int, paths: np.ndarray, densities: np.ndarray
     ) -> int:
-        return meeting_time(generator_at(places), chains, shared, lag, max_steps, paths, densities)
+        return meeting_time(generator_at(places), chains, value_at(shared), lag, max_steps, paths, densities)
 
     return enter
 
@@ -131,11 +132,11 @@ def make_synchronous(move: Callable[..., int]) -> Callable[..., int]:
 
 @cached_by_content(maxsize=64)
 def make_synchronous_entry(synchronous_steps: Callable[..., int]) -> Callable[..., int]:
-    """Return the loop as a function that gets the addresses of both generators in place of the generators."""
+    """Return the loop as a function that gets addresses in place of both generators and of `shared`."""
     synchronous_steps = compiled(inline="always")(synchronous_steps)
 
     def enter(first: Any, second: Any, chains: Any, shared: Any, paths: np.ndarray) -> int:
-        return synchronous_steps(generator_at(first), generator_at(second), chains, shared, paths)
+        return synchronous_steps(generator_at(first), generator_at(second), chains, value_at(shared), paths)
 
     return enter
 
@@ -147,6 +148,7 @@ class Coupling:
         self.name = chains.name
         self.start = chains.start
         self.shared = chains.shared()
+        self.shared_at: Any = self.shared  # what the loop gets
         self.rule = chains.rule
         self.cost_per_pass = chains.cost_per_pass
         self.knows_density = chains.density is not None
@@ -157,7 +159,9 @@ class Coupling:
         if not config.DISABLE_JIT:
             both = self.start(point.copy(), 0.0), self.start(point.copy(), 0.0)
             ends = (nb.int64, nb.int64, PATHS, DENSITIES)
-            signature = nb.int64(ADDRESSES, type_of(both), type_of(self.shared), *ends)
+            self.words = Words(type_of(self.shared), self.shared)
+            self.shared_at = self.words.address
+            signature = nb.int64(ADDRESSES, type_of(both), AddressOf(type_of(self.shared)), *ends)
             loop = entry_point(kernel(make_entry(loop), signature, allocates=False), signature)
         self.loop = loop
 
@@ -190,7 +194,7 @@ class Coupling:
         shared.look[:] = np.nan
         paths, densities = self._room(max_steps - lag + 1 if record else 0)
         places = rng if config.DISABLE_JIT else addresses(rng)
-        time = int(self.loop(places, chains, shared, lag, max_steps, paths, densities))
+        time = int(self.loop(places, chains, self.shared_at, lag, max_steps, paths, densities))
         raise_kept()
         if time == BROKE_OFF:
             steps = " or ".join(f"from {show(chain.theta)} to {show(chain.proposed)}" for chain in chains)
@@ -221,10 +225,10 @@ class Coupling:
         loop: Any = make_synchronous(self.move)
         generators = tuple(np.random.default_rng(seed) for _ in chains)
         if not config.DISABLE_JIT:
-            signature = nb.int64(ADDRESSES, ADDRESSES, type_of(chains), type_of(self.shared), PATHS)
+            signature = nb.int64(ADDRESSES, ADDRESSES, type_of(chains), AddressOf(type_of(self.shared)), PATHS)
             loop = entry_point(kernel(make_synchronous_entry(loop), signature, allocates=False), signature)
         places = generators if config.DISABLE_JIT else tuple(map(addresses, generators))
-        n_made = int(loop(*places, chains, self.shared, paths))
+        n_made = int(loop(*places, chains, self.shared_at, paths))
         raise_kept()
         if n_made < steps:
             raise NotFiniteError(f"couplings: a log density is NaN near {show(chains[0].theta)}")
