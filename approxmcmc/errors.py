@@ -95,5 +95,14 @@ def note_values(error: Exception, owner: str, values: Mapping[str, Any], what: s
 
     `owner` is the name of a function or class, `values` holds its arguments, `what` is "an argument" or "a setting".
     """
+    error.add_note(f"{_call(owner, values)}: {what} of the wrong kind; help({owner}) says what each must be")
+
+
+def note_memory(error: MemoryError, owner: str, values: Mapping[str, Any]) -> None:
+    """Add a note with the arguments of a function that asked for more memory than there is."""
+    error.add_note(f"{_call(owner, values)}: needs more memory than there is; an argument may be too large")
+
+
+def _call(owner: str, values: Mapping[str, Any]) -> str:
     shown = ", ".join(f"{name}={reprlib.repr(value)}" for name, value in values.items())
-    error.add_note(f"{owner}({shown}): {what} of the wrong kind; help({owner}) says what each must be")
+    return f"{owner}({shown})"

@@ -17,7 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
-from approxmcmc.errors import WRONG_KIND, ApproxMCMCError, InvalidInputError, note_values
+from approxmcmc.errors import WRONG_KIND, ApproxMCMCError, InvalidInputError, note_memory, note_values
 
 
 def is_flag(value: Any) -> bool:
@@ -46,9 +46,17 @@ RULES: dict[Any, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-# What messages say of arguments that mean the same in every function: the range too, not only the type.
+# Rules of annotations with parameters, such as ``Mapping[str, float]``, which say nothing of what the value holds.
+RULES_OF_ORIGINS: dict[Any, tuple[Callable[[Any], bool], str]] = {
+    Mapping: (lambda value: isinstance(value, Mapping), "a mapping, such as a dict"),
+    Callable: (callable, "a function"),
+}
+
+# What messages say of arguments that mean the same in every function: range and content too, not only the type.
 RANGES = {
+    "estimands": "a dict of name -> function of the posterior Dataset, or None",
     "prior_scale": "positive, one number for all parameters",
+    "runs": "a dict of name -> trace or traces",
     "target_ess": "a positive number, or None",
     "time_limit": "positive seconds, or None",
 }
@@ -59,6 +67,8 @@ def rules_of(annotation: Any) -> list[tuple[Callable[[Any], bool], str]]:
     if get_origin(annotation) in (Union, types.UnionType):
         members = [rules_of(member) for member in get_args(annotation)]
         return [rule for rules in members for rule in rules] if all(members) else []
+    if get_origin(annotation) in RULES_OF_ORIGINS:
+        return [RULES_OF_ORIGINS[get_origin(annotation)]]
     if get_origin(annotation) is Literal:
         allowed = get_args(annotation)
         return [(lambda value: any(value is each or value == each for each in allowed), f"one of {allowed}")]
@@ -143,18 +153,21 @@ def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     @functools.wraps(function)
     def named(*args: P.args, **kwargs: P.kwargs) -> R:
         owner = owner_of(args)
+        arguments = dict(zip(names, args, strict=False)) | kwargs
+        check(owner, arguments)
         if owner != defined_in:  # Python's own message would name the class that defines the constructor
             try:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{owner}: {error}") from None
-        arguments = dict(zip(names, args, strict=False)) | kwargs
-        check(owner, arguments)
         try:
             return function(*args, **kwargs)
         except WRONG_KIND as error:
             if not isinstance(error, ApproxMCMCError):
                 note_values(error, owner, arguments, "an argument")
+            raise
+        except MemoryError as error:
+            note_memory(error, owner, arguments)
             raise
 
     return named

@@ -22,6 +22,7 @@ def as_labels(labels: Sequence[Any]) -> np.ndarray:
     ((2,), (2,))
     """
     labels_of_axis = [tuple(label) if isinstance(label, list) else label for label in labels]
+    labels_of_axis = ["None" if label is None else label for label in labels_of_axis]  # a file has no None
     if not any(isinstance(label, (tuple, np.ndarray)) for label in labels_of_axis):
         return np.array(labels_of_axis)
     array = np.empty(len(labels_of_axis), dtype=object)

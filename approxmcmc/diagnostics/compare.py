@@ -99,8 +99,8 @@ def compare_samplers(
 
     from approxmcmc.output.shown_table import ShownTable
 
-    if not isinstance(runs, Mapping) or isinstance(runs, xr.DataTree):
-        raise InvalidInputError(f"`runs` needs a dict of name -> trace or traces; found a {type(runs).__name__}.")
+    if isinstance(runs, xr.DataTree):
+        raise InvalidInputError("compare_samplers: runs must be a dict of name -> trace or traces, found one DataTree")
     reference = as_reference(reference)
     options = [
         by_name(by_run, list(runs), what) for by_run, what in ((clock, "clock"), (warmup_seconds, "warmup_seconds"))

@@ -9,7 +9,7 @@ import arviz_stats as az
 import numpy as np
 import xarray as xr
 
-from approxmcmc.contracts.arguments import check_settings
+from approxmcmc.contracts.arguments import check_settings, naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.reference.summary import Estimands, Summary, summarize_all
 
@@ -120,6 +120,7 @@ class GateReport:
         return "\n".join(f"[{'pass' if result.passed else 'FAIL'}] {result}" for result in self.results)
 
 
+@naming_the_arguments
 def check_gates(trace: xr.DataTree, gates: Gates = DEFAULT_GATES, estimands: Estimands | None = None) -> GateReport:
     """Check a trace against the gates.
 

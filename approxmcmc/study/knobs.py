@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from approxmcmc.contracts import AnySampler
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import StudyError
 
 
@@ -78,6 +79,7 @@ class Vary:
         return settings
 
 
+@naming_the_arguments
 def vary(factory: Callable[..., AnySampler], **arguments: Any) -> Vary:
     """Declare samplers ``factory(**arguments)``, where every :func:`knob` among the arguments takes each of its values.
 

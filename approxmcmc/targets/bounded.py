@@ -14,6 +14,7 @@ from approxmcmc.contracts import (
     content_hash,
     pymc_model_of,
 )
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.terms.batches import Data, datum_at
@@ -89,6 +90,7 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
     >>> trace = amc.sample(target, sampler, draws=100, tune=0, chains=1, random_seed=1, progressbar=False)
     """
 
+    @naming_the_arguments
     def __init__(
         self,
         target: Target,

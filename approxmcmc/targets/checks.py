@@ -14,6 +14,7 @@ from numba import config, njit, types as nb
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import VECTOR, type_of
 from approxmcmc.engine.compiler.identity import cached_by_content, record_helpers
+from approxmcmc.engine.memory import all_memory
 from approxmcmc.errors import CompilationError, InvalidInputError
 from approxmcmc.sources import as_source
 
@@ -21,6 +22,7 @@ ROWS_AT_ONCE = 65_536  # rows checked at a time, so that data on disk are never 
 _INTEGERS = (bool, int, np.bool_, np.integer)
 _NUMBERS = (*_INTEGERS, float, np.floating)
 _NUMBERS_OF_NUMBA = (nb.Boolean, nb.Integer, nb.Float)
+VECTORS_OF_CHAIN = 2  # the state and the proposed one
 CHECKED_ROWS = 8  # data whose gradients are compared with finite differences
 
 
@@ -108,6 +110,18 @@ def _not_finite(array: np.ndarray) -> tuple[int, tuple[int, ...]]:
 def positive_integer(value: Any, name: str, *, who: str) -> int:
     """Return `value` as an int, or raise `InvalidInputError` unless it is a whole number of at least 1."""
     return checked_integer(value, name, who=who, needed="a positive integer", whole_floats=True)
+
+
+def checked_dimension(value: Any, name: str, *, who: str) -> int:
+    """Return the length of theta as an int; raise unless it is a positive integer and a chain fits in memory."""
+    length = positive_integer(value, name, who=who)
+    needed = 8.0 * VECTORS_OF_CHAIN * length
+    if needed > (memory := all_memory()):
+        raise InvalidInputError(
+            f"{who}: {name} must be a length of theta that fits in memory: a chain holds {VECTORS_OF_CHAIN} vectors or "
+            f"more, found {value!r}, which needs {needed / 1e9:.3g} GB of {memory / 1e9:.3g} GB"
+        )
+    return length
 
 
 def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:

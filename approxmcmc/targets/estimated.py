@@ -10,11 +10,18 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from approxmcmc.contracts import CompiledEstimator, CompiledTarget, EstimatedTarget, TwinnedTarget, content_hash
-from approxmcmc.contracts.arguments import is_number
+from approxmcmc.contracts.arguments import is_number, naming_the_arguments
 from approxmcmc.engine.compiler.compile import allocating
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.errors import ApproxMCMCError, CompilationError, IncompatibleError, InvalidInputError
-from approxmcmc.targets.checks import check_compiles, checked_array, checked_arrays, plain_function, positive_integer
+from approxmcmc.targets.checks import (
+    check_compiles,
+    checked_array,
+    checked_arrays,
+    checked_dimension,
+    plain_function,
+    positive_integer,
+)
 from approxmcmc.targets.given import named_variables
 from approxmcmc.targets.tall_data import Prior
 from approxmcmc.targets.unchanged import NotesItsData
@@ -32,6 +39,7 @@ class _EstimatedTarget(NotesItsData, EstimatedTarget, TwinnedTarget):
     of: ClassVar[str]
     signature: ClassVar[str]
 
+    @naming_the_arguments
     def __init__(
         self,
         estimate: Callable[..., float],
@@ -48,7 +56,7 @@ class _EstimatedTarget(NotesItsData, EstimatedTarget, TwinnedTarget):
         who = type(self).__name__
         self._estimate = plain_function(estimate, "estimate", who=who)
         self.prior = Prior(1.0, logprior, who=who, name="logprior")
-        dim = positive_integer(dim, "dim", who=who)
+        dim = checked_dimension(dim, "dim", who=who)
         self.n_obs = positive_integer(n_obs, "n_obs", who=who)
         self.n_terms = self.n_obs if n_terms is None else positive_integer(n_terms, "n_terms", who=who)
         self.data = checked_arrays(data, "data", who=who)
@@ -71,10 +79,6 @@ class _EstimatedTarget(NotesItsData, EstimatedTarget, TwinnedTarget):
     def _check_log_likelihood(self) -> None:
         """Call the function once: it would otherwise fail at the first audit, in the middle of a run."""
         who = type(self).__name__
-        if self._log_likelihood is not None and not callable(self._log_likelihood):
-            raise InvalidInputError(
-                f"{who}: log_likelihood must be a function of theta, or None, found {self._log_likelihood!r}"
-            )
         try:
             self.log_likelihood(self._initial_point)
         except ApproxMCMCError:

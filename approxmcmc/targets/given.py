@@ -58,8 +58,9 @@ def named_variables(
         If a name occurs twice or is reserved, `dims` has a key that is not a variable, an axis has no labels (one name
         for all of theta needs none), or the sizes do not add up to `dim`.
     """
-    vector = names is None or isinstance(names, str) or len(names) == 1 < dim
-    names = ("theta",) if names is None else (names,) if isinstance(names, str) else tuple(names)
+    is_one_name = names is None or isinstance(names, str)
+    names = ("theta",) if names is None else _as_names(names, who=who)
+    vector = is_one_name or len(names) == 1 < dim
     labelled = {name: tuple([axes] if isinstance(axes, str) else axes) for name, axes in dims.items()}
     _check_names(names, labelled, coords, who=who)
     unknown = [axis for axes in labelled.values() for axis in axes if axis not in coords]
@@ -79,18 +80,31 @@ def named_variables(
     return variables
 
 
+def _as_names(names: Any, *, who: str) -> tuple[Any, ...]:
+    """Return a user's `names` as a tuple: one text, or a sequence or array of one axis, which holds texts."""
+    if isinstance(names, str):
+        return (names,)
+    if not isinstance(names, Sequence) and getattr(names, "ndim", 0) != 1:
+        raise InvalidInputError(f"{who}: var_names must be a text, or a sequence of texts, found {names!r}")
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise InvalidInputError(f"{who}: var_names must be strings other than 'chain' and 'draw'; rename {wrong}")
+    return tuple(names)
+
+
 def check_names(variables: Variables, *, who: str) -> None:
-    """Raise on names that the trace needs for its axes, which xarray would drop silently, and on those with a slash.
+    """Raise on names that a trace or its file cannot hold: xarray would drop some silently, others end the writing.
 
     Raises
     ------
     InvalidInputError
-        If a variable's name is not a string, or is "chain", "draw" or the name of an axis; if an axis is called
-        "chain" or "draw"; or if a name contains "/", which separates the groups of a trace.
+        If a variable's name is not a string, or is "chain", "draw" or the name of an axis; if an axis has a name that
+        is not a string, or is "chain" or "draw"; if a name contains "/", which separates the groups of a trace; or if a
+        name or a label cannot be encoded.
     """
     axes = {axis for name in variables.shapes for axis in variables.dims.get(name, ())}
     taken = {"chain", "draw"}
     wrong = [name for name in variables.shapes if not isinstance(name, str) or name in taken | axes]
+    wrong += [axis for dims in variables.dims.values() for axis in dims if not isinstance(axis, str)]
     if wrong := [*wrong, *sorted(axes & taken)]:
         raise InvalidInputError(
             f"{who}: variables and their axes need different names, strings other than 'chain' and 'draw', which "
@@ -101,6 +115,21 @@ def check_names(variables: Variables, *, who: str) -> None:
         raise InvalidInputError(
             f"{who}: a name with '/' is a path in a trace, which cannot hold it; rename the variables or axes {paths}"
         )
+    labels = {label for ticks in variables.coords.values() for label in ticks if isinstance(label, str)}
+    if wrong := sorted(text for text in {*variables.shapes, *every_axis, *labels} if not _is_encodable(text)):
+        raise InvalidInputError(
+            f"{who}: a name or label with half of a surrogate pair, which is not a character, cannot be saved; rename "
+            f"{wrong}"
+        )
+
+
+def _is_encodable(text: str) -> bool:
+    """Return whether a text has an encoding: a damaged decoding may leave halves of surrogate pairs in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_names(

@@ -22,6 +22,7 @@ from approxmcmc.targets.checks import (
     check_terms,
     checked_array,
     checked_arrays,
+    checked_dimension,
     plain_function,
     positive_integer,
 )
@@ -125,7 +126,7 @@ class FunctionTarget(TallDataTarget):
         )
         self.prior = Prior(1.0, logprior, who="FunctionTarget", name="logprior", gradient=grad_logprior)
         self.n_obs = positive_integer(n_obs, "n_obs", who="FunctionTarget")
-        dim = positive_integer(dim, "dim", who="FunctionTarget")
+        dim = checked_dimension(dim, "dim", who="FunctionTarget")
         if isinstance(data, list) and any(np.ndim(array) for array in data):
             data = tuple(data)
         data = with_sources(data)

@@ -1,7 +1,8 @@
 """Every public callable refuses arguments of the wrong type with an error that names argument, value and what it needs.
 
-The table is made from the signatures: each parameter annotated as bool, int, float or str, alone or in a union, meets
-values of other types. A parameter without this check, whose wrong values are accepted or ignored, fails.
+The table is made from the signatures: each parameter annotated as bool, int, float, str, a mapping or a function, alone
+or in a union, meets values of other types. A parameter without this check, whose wrong values are accepted or ignored,
+fails.
 """
 
 import dataclasses
@@ -32,8 +33,8 @@ def callables(rooms):
 
 
 def parameters(public):
-    """Return the parameters of a callable; of a class, those of its own `__init__`."""
-    if inspect.isclass(public) and not dataclasses.is_dataclass(public) and "__init__" not in vars(public):
+    """Return the parameters of a callable; of a class, those of its `__init__`, which a private base may define."""
+    if inspect.isclass(public) and public.__init__ is object.__init__:
         return []
     return list(inspect.signature(public).parameters.values())
 
@@ -55,8 +56,11 @@ def required_settings(public):
         for field in dataclasses.fields(public)
         if field.default is field.default_factory is dataclasses.MISSING
     }
-    fitting = {bool: True, int: 1, float: 1.0, str: "a"}
-    return {name: fitting.get(kind) for name, kind in fields.items()}
+    values = (True, 1, 1.0, "a", {}, len)
+    return {
+        name: next((value for value in values if any(fits(value) for fits, _ in rules_of(kind))), None)
+        for name, kind in fields.items()
+    }
 
 
 def accepted(rows):

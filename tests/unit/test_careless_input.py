@@ -176,7 +176,7 @@ class TestSettings:
         ("make", "match"),
         [
             (lambda: amc.targets.BinaryMRF(3, [], []), "indices holds no factor"),
-            (lambda: amc.targets.BayesianNetwork([1, 2]), "tables must be a dict"),
+            (lambda: amc.targets.BayesianNetwork([1, 2]), "tables must be a mapping, such as a dict"),
             (lambda: amc.targets.ERGM(np.zeros((3, 3)), statistics=None, prior_scale=1.0), "statistics must be a seq"),
             (lambda: amc.targets.ERGM(np.zeros((3, 3)), ("edges",), prior_bounds=1.0), "two finite numbers"),
             (lambda: logistic_with(coef_names=3), "coef_names must be a sequence of 2 names, found 3"),
@@ -270,13 +270,15 @@ class TestDiagnostics:
             amc.risk(bad, trace)
 
     def test_traces_without_names(self, trace):
-        with pytest.raises(InvalidInputError, match="`runs` needs a dict of name -> trace or traces; found a list"):
+        with pytest.raises(InvalidInputError, match="runs must be a dict of name -> trace or traces, found"):
             amc.compare_samplers([trace], trace)
+        with pytest.raises(InvalidInputError, match="runs must be a dict of name -> trace or traces, found one Data"):
+            amc.compare_samplers(trace, trace)
 
     @pytest.mark.parametrize(
         ("bad", "match"),
         [
-            ({"estimands": lambda posterior: posterior["beta"]}, "needs a dict of name -> function.*found function"),
+            ({"estimands": lambda posterior: posterior["beta"]}, "estimands must be a dict of name -> function.*found"),
             ({"n_grid": 0}, "`n_grid` needs at least 1 point"),
             ({"n_bootstrap": 0}, "`n_bootstrap` needs at least 1 repetition"),
         ],

@@ -10,7 +10,7 @@ from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.terms.python_batches import BatchFunction
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.targets.batches.base import BatchedTarget, BatchModel, checked_tolerance, normal_scales
-from approxmcmc.targets.checks import check_gradient, checked_array, positive_integer, real_numbers
+from approxmcmc.targets.checks import check_gradient, checked_array, checked_dimension, real_numbers
 from approxmcmc.targets.given import named_variables
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tall_data import Prior
@@ -122,12 +122,7 @@ class BatchTarget(BatchedTarget):
         identity: str | None = None,
     ) -> None:
         who = "BatchTarget"
-        for name, function in (("terms", terms), ("gradient", gradient)):
-            if function is not None and not callable(function):
-                raise InvalidInputError(f"{who}: {name} must be a function, found {type(function).__name__}")
-        if identity is not None and not isinstance(identity, str):
-            raise InvalidInputError(f"{who}: identity must be a text or None, found {identity!r}")
-        dim = positive_integer(dim, "dim", who=who)
+        dim = checked_dimension(dim, "dim", who=who)
         self._functions = (terms, gradient, identity, dim)
         variables = named_variables(dim, var_names, dims or {}, coords or {}, who=who)
         start = np.zeros(dim) if initial_point is None else checked_array(initial_point, "initial_point", who=who)

@@ -58,6 +58,7 @@ class BayesianNetwork(FactorGraph):
     0.666667
     """
 
+    @naming_the_arguments
     def __init__(
         self,
         tables: Mapping[str, Any],
@@ -243,8 +244,8 @@ def alarm_network(**evidence: int) -> BayesianNetwork:
 
 
 def _check_names(tables: Mapping[str, Any], parents: Mapping[str, Sequence[str]]) -> None:
-    if not isinstance(tables, Mapping) or not tables:
-        raise InvalidInputError(f"BayesianNetwork: tables must be a dict, a table for each name; found {tables!r:.200}")
+    if not tables:
+        raise InvalidInputError("BayesianNetwork: tables must hold a table for each name, found none")
     for name, above in parents.items():
         unknown = [member for member in (name, *above) if member not in tables]
         if unknown or isinstance(above, str):

@@ -21,7 +21,7 @@ import numpy as np
 from approxmcmc.contracts import Variables, content_hash
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.targets.checks import checked_array, positive_integer
+from approxmcmc.targets.checks import checked_array, checked_dimension
 from approxmcmc.targets.discrete.factor_graph import FactorGraph, FactorGroup
 from approxmcmc.targets.exponential_family import ExponentialFamily, make_uniform_log_prior
 from approxmcmc.targets.logistic import LogisticRegression
@@ -67,7 +67,7 @@ class BinaryMRF(FactorGraph):
 
     @naming_the_arguments
     def __init__(self, n_variables: int, indices: Any, log_tables: Any) -> None:
-        n_variables = positive_integer(n_variables, "n_variables", who="BinaryMRF")
+        n_variables = checked_dimension(n_variables, "n_variables", who="BinaryMRF")
         if not np.size(indices[0] if isinstance(indices, (list, tuple)) and len(indices) else indices):
             raise InvalidInputError("BinaryMRF: indices holds no factor; give the sites of one at least")
         several = isinstance(indices, (list, tuple)) and np.ndim(indices[0]) == 2

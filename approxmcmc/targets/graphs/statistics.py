@@ -133,6 +133,8 @@ def find_statistics(statistics: Sequence[str | GraphStatistic]) -> tuple[GraphSt
         )
     chosen = []
     for statistic in statistics:
+        if not isinstance(statistic, (str, GraphStatistic)):
+            raise InvalidInputError(f"ERGM: statistics must hold names and GraphStatistic(...), found {statistic!r}")
         if isinstance(statistic, str) and statistic not in _REGISTERED:
             raise InvalidInputError(
                 f"ERGM: unknown statistic {statistic!r}; known are {', '.join(_REGISTERED)}; add yours with "

@@ -55,7 +55,8 @@ def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
     Raises
     ------
     InvalidInputError
-        If there is not one label for each row, or a label is NaN or infinite.
+        If there is not one label for each row; or a label is missing, infinite, or of a type that cannot be sorted
+        among the others.
     """
     source = as_source(groups)
     labels = np.asarray(groups if source is None else source)
@@ -63,13 +64,42 @@ def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
         raise InvalidInputError(
             f"{who}: groups must hold the label of each row's group, shape ({n_rows},), found {labels.shape}"
         )
-    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise InvalidInputError(f"{who}: groups hold NaN or infinity; give every row a label")
+    _check_labels(groups, labels, who=who)
     of_labels = _in_pieces(labels) if is_mapped(labels) else _at_once(labels)
     if source is not None and source.categories:
         [names] = source.categories.values()
         return of_labels._replace(labels=np.array(names)[of_labels.labels])
     return of_labels
+
+
+def _check_labels(given: Any, labels: np.ndarray, *, who: str) -> None:
+    """Raise if a label is missing or infinite, or if labels have several types; `labels` is `given` as an array.
+
+    NumPy makes texts of a list that holds one: NaN and None would become labels, and 1 and "1" the same group.
+    """
+    if labels.dtype.kind == "f" and not np.isfinite(labels).all():
+        raise InvalidInputError(f"{who}: groups hold NaN or infinity; give every row a label")
+    if labels.dtype.kind in "US" and isinstance(given, (list, tuple)):
+        labels = np.array(given, dtype=object)
+    if labels.dtype.kind not in "OMm":
+        return
+    import pandas as pd
+
+    missing = pd.isna(labels)
+    if missing.any():
+        row = int(np.argmax(missing))
+        raise InvalidInputError(
+            f"{who}: groups hold the missing label {labels[row]!r} in row {row}; give every row a label, or leave "
+            "the row out"
+        )
+    try:
+        np.sort(labels)
+    except TypeError as error:
+        names = sorted({type(label).__name__ for label in labels})
+        raise InvalidInputError(
+            f"{who}: groups hold labels of the types {', '.join(names)}, which cannot be sorted ({error}); give "
+            "labels of one type, such as texts or the codes 0, 1, 2, ..."
+        ) from error
 
 
 def _at_once(labels: np.ndarray) -> Grouping:

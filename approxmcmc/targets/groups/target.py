@@ -155,7 +155,7 @@ class GroupedTarget(QuadratureTerms):
         y = columns.y.astype(np.float64, copy=False)
         n_rows = len(y)
         p = len(columns.labels)
-        self.family_name = family if isinstance(family, str) else family.__name__
+        self.family_name = family if isinstance(family, str) else getattr(family, "__name__", type(family).__name__)
         self.family = _family(family, derivatives_eta, who)
         self.stack = Stack(self.family)
         size = _sizes(self.family_name, y, trials, who)

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import PredictiveTarget, Variables
+from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources.parts import each
 from approxmcmc.targets.blocks import files_of
@@ -108,6 +109,7 @@ class PredictorTarget(Regression, PredictiveTarget):
     (PredictorTarget(n_obs=1000, 2 predictors, dim=7), {'beta': (2,), 'effect': (4,), 'log_sigma': ()})
     """
 
+    @naming_the_arguments
     def __init__(
         self,
         loglik: Callable[..., float],

@@ -55,7 +55,7 @@ def test_an_exact_log_likelihood_that_is_no_number_raises_before_a_run(value):
 
 
 def test_an_exact_log_likelihood_that_fails_is_explained():
-    with pytest.raises(InvalidInputError, match="log_likelihood must be a function of theta, or None, found 5"):
+    with pytest.raises(InvalidInputError, match="log_likelihood must be a function or None, found 5"):
         EstimatedLikelihood(estimate, log_prior, dim=1, log_likelihood=5)
     with pytest.raises(CompilationError, match="log_likelihood fails at the initial point with ZeroDivisionError"):
         EstimatedLikelihood(estimate, log_prior, dim=1, log_likelihood=lambda theta: 1.0 / 0)
