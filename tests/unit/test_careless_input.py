@@ -76,6 +76,15 @@ class TestNames:
             ({"var_names": "g", "dims": {"g": ["g"]}, "coords": {"g": list("xyz")}}, r"rename \['g'\]"),
             ({"var_names": "a", "dims": {"b": ["g"]}, "coords": {"g": [1, 2, 3]}}, r"dims name \['b'\]"),
             ({"var_names": "a", "dims": {"a": ["draw"]}, "coords": {"draw": [1, 2, 3]}}, r"rename \['draw'\]"),
+            ({"var_names": {"a", "b", "c"}}, "var_names must be a text, or a sequence of texts, found"),
+            ({"var_names": 3}, "var_names must be a text, or a sequence of texts, found 3"),
+            ({"var_names": "a", "dims": {"a": [None]}, "coords": {None: [1, 2, 3]}}, r"rename \[None\]"),
+            ({"var_names": ["a", "b", "\ud800"]}, r"cannot be saved; rename \['\\ud800'\]"),
+            (
+                {"var_names": "a", "dims": {"a": ["g"]}, "coords": {"g": ["x", "y", "\ud800"]}},
+                "cannot be saved; rename",
+            ),
+            ({"dims": ["g"]}, "dims must be a mapping, such as a dict or None, found"),
             ({"coords": {"g": 3}}, r"a sequence of labels for each axis, see \['g'\]"),
         ],
     )
@@ -88,6 +97,64 @@ class TestNames:
         network = amc.targets.BayesianNetwork({"draw": [0.3, 0.7]})
         with pytest.raises(InvalidInputError, match=r"BayesianNetwork: .*rename \['draw'\]"):
             amc.sample(network, amc.Gibbs(), **QUICK)
+
+
+class TestGroupLabels:
+    """A missing label would join rows of different groups; NumPy makes the text "nan" of one in a list of texts."""
+
+    @pytest.mark.parametrize("model", [amc.targets.GroupedTarget, amc.targets.NormalGroups])
+    @pytest.mark.parametrize(
+        ("labels", "match"),
+        [
+            ([None, "a"], "groups hold the missing label None in row 0"),
+            (["a", math.nan], "groups hold the missing label nan in row 1"),
+            (np.array([1.0, None], dtype=object), "groups hold the missing label None in row 1"),
+            (np.array(["2020-01-01", "NaT"], dtype="M8[D]"), "groups hold the missing label .* in row 1"),
+            (np.array([1.0, math.nan]), "groups hold NaN or infinity"),
+            ([1, "1"], "groups hold labels of the types int, str, which cannot be sorted"),
+            (np.array([{}, {1: 2}], dtype=object), "groups hold labels of the types dict, which cannot be sorted"),
+        ],
+    )
+    def test_labels_that_are_missing_or_mixed_are_refused(self, model, labels, match):
+        groups = labels * 15 if isinstance(labels, list) else np.tile(labels, 15)
+        with pytest.raises(InvalidInputError, match=f"{model.__name__}: {match}"):
+            model(X, y, groups)
+
+    def test_lists_arrays_and_series_of_the_same_labels_are_the_same_groups(self):
+        pandas = pytest.importorskip("pandas")
+        labels = ["a", "b", "c"] * 10
+        forms = [labels, tuple(labels), np.array(labels), np.array(labels, dtype=object), pandas.Series(labels)]
+        targets = [amc.targets.NormalGroups(X, y, form) for form in forms]
+        assert {target.content_hash() for target in targets} == {targets[0].content_hash()}
+
+
+class TestSizes:
+    """Lengths that no memory holds: the machine would take memory until it ends the process."""
+
+    def test_a_theta_that_does_not_fit_in_memory_is_refused(self):
+        def value(theta, *others):
+            return 0.0
+
+        makers = {
+            "FunctionTarget": lambda dim: FunctionTarget(value, value, data=y, n_obs=30, dim=dim),
+            "BatchTarget": lambda dim: amc.targets.BatchTarget(value, X, dim=dim),
+            "EstimatedLikelihood": lambda dim: amc.targets.EstimatedLikelihood(value, value, dim=dim, data=X),
+            "BinaryMRF": lambda dim: amc.targets.BinaryMRF(dim, [[0, 1]], np.zeros((1, 2, 2))),
+        }
+        for name, make in makers.items():
+            for dim in (10**12, 1e12):
+                with pytest.raises(InvalidInputError, match=rf"{name}: (dim|n_variables) must .* in memory.*found 1"):
+                    make(dim)
+
+    def test_an_error_of_memory_says_which_call_asked_for_it(self, monkeypatch):
+        def full(*arguments, **settings):
+            raise MemoryError("Unable to allocate")
+
+        monkeypatch.setattr(amc.targets.GroupedTarget, "set_rule", full)
+        with pytest.raises(MemoryError) as raised:
+            amc.targets.GroupedTarget(X, y, y, n_nodes=10**12)
+        [note] = raised.value.__notes__
+        assert "GroupedTarget(" in note and "n_nodes=1000000000000" in note and "more memory than there is" in note
 
 
 class TestShapes:

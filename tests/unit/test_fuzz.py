@@ -7,6 +7,7 @@ hundred cases run by default; a thousand with the mark `faults`.
 
 import contextlib
 import dataclasses
+import inspect
 import math
 import warnings
 
@@ -172,6 +173,77 @@ def test_data_of_no_use_are_refused_by_a_sentence(cases):
     fuzz(
         cases, check, st.sampled_from(sorted(MODELS)), st.integers(0, 9), st.sampled_from(SPOILT), names, st.booleans()
     )
+
+
+# --- constructors of targets ---
+
+
+def value_of(theta, *others):
+    """Return a number, for any function of a user."""
+    return 0.0
+
+
+def terms_of(theta, rows):
+    """Return a term of each row in a batch."""
+    return np.zeros(len(rows[0]))
+
+
+ROWS, BITS = data(0)
+COUNTS = np.arange(9) % 4
+GROUPS = np.arange(9) // 3
+GRAPH = np.eye(4, k=1, dtype=int) + np.eye(4, k=-1, dtype=int)
+TARGETS = amc.targets
+MADE_BY = {  # arguments that each constructor takes
+    "LinearRegression": (TARGETS.LinearRegression, {"X": ROWS, "y": ROWS[:, 0]}),
+    "PoissonRegression": (TARGETS.PoissonRegression, {"X": ROWS, "y": COUNTS}),
+    "BinomialRegression": (TARGETS.BinomialRegression, {"X": ROWS, "y": BITS, "trials": np.full(9, 3)}),
+    "WeibullRegression": (TARGETS.WeibullRegression, {"X": ROWS, "y": np.exp(ROWS[:, 0])}),
+    "RobustRegression": (TARGETS.RobustRegression, {"X": ROWS, "y": ROWS[:, 0]}),
+    "SoftmaxRegression": (TARGETS.SoftmaxRegression, {"X": ROWS, "y": BITS}),
+    "OrderedRegression": (TARGETS.OrderedRegression, {"X": ROWS, "y": np.arange(9) % 3}),
+    "GLMTarget": (TARGETS.GLMTarget, {"loglik_eta": log_poisson, "X": ROWS, "y": COUNTS}),
+    "GroupedTarget": (TARGETS.GroupedTarget, {"X": ROWS, "y": BITS, "groups": GROUPS, "n_nodes": 8}),
+    "NormalGroups": (TARGETS.NormalGroups, {"X": ROWS, "y": ROWS[:, 0], "groups": GROUPS}),
+    "GaussianMixture": (TARGETS.GaussianMixture, {"x": ROWS[:, 0]}),
+    "FunctionTarget": (
+        amc.FunctionTarget, {"loglik": value_of, "logprior": value_of, "data": ROWS, "n_obs": 9, "dim": 2},
+    ),
+    "EstimatedLikelihood": (
+        TARGETS.EstimatedLikelihood, {"estimate": value_of, "logprior": value_of, "data": ROWS, "dim": 2},
+    ),
+    "BatchTarget": (TARGETS.BatchTarget, {"terms": terms_of, "data": ROWS, "dim": 2}),
+    "BinaryMRF": (
+        TARGETS.BinaryMRF, {"n_variables": 3, "indices": [[0, 1], [1, 2]], "log_tables": np.zeros((2, 2, 2))},
+    ),
+    "BayesianNetwork": (
+        TARGETS.BayesianNetwork,
+        {"tables": {"a": [0.5, 0.5], "b": [[0.5, 0.5], [0.2, 0.8]]}, "parents": {"b": ["a"]}, "evidence": None},
+    ),
+    "PredictorTarget": (
+        TARGETS.PredictorTarget, {"loglik": log_poisson, "predictors": {"eta": {"beta": ROWS}}, "y": COUNTS},
+    ),
+    "ERGM": (TARGETS.ERGM, {"graph": GRAPH, "statistics": ["edges"], "prior_scale": 1.0}),
+}  # fmt: skip
+ARGUMENTS_OF_TARGETS = [
+    (name, argument) for name, (make, _) in MADE_BY.items() for argument in inspect.signature(make).parameters
+]
+ODD_VALUES = [
+    value for value in (*JUNK, 10**12, [None, "a"], ["a", "a"], "\ud800", {"\ud800": 1}, [None, "a"] * 4 + ["b"])
+    if value is not amc.RandomWalk  # a function of the user that raises an error which names itself
+]  # fmt: skip
+
+
+@CASES
+def test_arguments_of_constructors_of_any_kind(cases):
+    def check(place, value):
+        name, argument = place
+        make, usual = MADE_BY[name]
+        if argument == "n_nodes" and isinstance(value, int) and value > 64:
+            return  # so many nodes take memory until there is none
+        with answered_or_refused(name, argument):
+            make(**usual | {argument: value})
+
+    fuzz(cases, check, st.sampled_from(ARGUMENTS_OF_TARGETS), st.sampled_from(ODD_VALUES))
 
 
 # --- settings ---

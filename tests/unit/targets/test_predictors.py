@@ -255,7 +255,7 @@ def test_leverages_are_those_of_a_full_design():
         ({"y": (Y, Y[:4])}, "y must be n numbers"),
         ({"offsets": {"eta": OFFSET}}, r"offsets name \['eta'\]"),
         ({"offsets": {"mu": OFFSET[:2]}}, r"must have shape \(60,\)"),
-        ({"prior_scale": {"beta": 1.0}}, "a positive number for each of"),
+        ({"prior_scale": {"beta": 1.0}}, "a number above 1e-150 .* for each of"),
         ({"dims": {"delta": "x"}}, r"dims name \['delta'\]"),
         ({"dims": {"effect": "group"}, "coords": {"group": ["a"]}}, "'effect' has 1 entries"),
     ],
