@@ -7,8 +7,9 @@ have one mode (`Target.why_one_mode`):
 1. Twelve climbs (`numerics.landscape`), on a sample of the rows if there are many, start in pairs that mirror each
    other: four at the initial point plus U(-1, 1), as `pm.sample` starts its chains; two at the initial point plus
    U(-10, 10); two at draws of the prior if it is normal, with a standard deviation of at most 10, else again plus
-   U(-10, 10); two at 6 and two at 20 posterior standard deviations from the known mode. The two of a pair end in
-   different modes if these are mirror images about the centre of the pair.
+   U(-10, 10); two at 6 and two at 20 times a draw of N(0, Sigma) from the known mode, with Sigma the posterior
+   covariance: about 6 sqrt(d) and 20 sqrt(d) posterior standard deviations away in d dimensions. If two modes are
+   mirror images about the centre of a pair, the two climbs of this pair end in different modes.
 2. An end belongs to the known mode if it is nearly the same point, or if no valley lies between them.
 3. Other ends are climbed again on all rows. Two points that a symmetry connects have equal mass (`targets.symmetries`);
    for others the Laplace approximation gives the ratio of the masses. A mode with less than 1e-4 of the mass is left
@@ -44,7 +45,7 @@ STREAM = 0x6D6F6465  # "mode": the key of the random stream of the search, which
 # distances of the far starts, see the module
 JITTER = 1.0
 WIDE = 10.0
-STANDARD_DEVIATIONS = (6.0, 20.0)
+STANDARD_DEVIATIONS = (6.0, 20.0)  # in each coordinate
 # Rows of the first climbs: a number, and a number for each parameter. All rows if that is more than half of them.
 FEWEST_ROWS = 2000
 FOR_EACH = 100
@@ -54,7 +55,9 @@ MOST_MODES = 3  # other modes that are looked at further, those with the highest
 NEGLIGIBLE = math.log(1e-4)  # of the mass of the known mode
 MOST_PARAMETERS = 200  # above which no Laplace approximation of another mode is made, and its mass is unknown
 STEPS = 150  # of a chain from another mode; the last 100 show whether it reached the known mode
-REACHED = 3.0  # standard deviations of the law around the known mode within which a chain has reached it
+DRAWS_FOR_LEVEL = 9  # of the law; a climb that ends below the median of their log densities is unfinished
+REACHED = 3.0  # standard deviations of the law around the known mode within which a chain has reached it, but at most
+# half of the way from there to the other mode
 SHARE = 0.05  # of the last states of a chain that must lie within
 
 
@@ -80,8 +83,9 @@ class Search(NamedTuple):
     """The result of a search for other modes.
 
     `searches` is the number of climbs, `unfinished` how many of them ended on a slope far below the posterior, `passes`
-    their passes over all rows. `others` are the other modes; `left_out` is the largest log mass, relative to
-    the known mode, of those with a negligible mass, NaN if no mode has one. `failure` says why the search failed.
+    the passes over all rows that the search took. `others` are the other modes; `left_out` is the largest log mass,
+    relative to the known mode, of those with a negligible mass, NaN if no mode has one. `failure` says why the search
+    failed.
     """
 
     searches: int = 0
@@ -115,7 +119,7 @@ def _search(
     whole = Landscape(target, law, None, is_closed=is_closed)
     rows = _some_rows(target, whole, rng)
     landscape = whole if rows is None else Landscape(target, law, rows, is_closed=is_closed)
-    level = float(np.median([landscape.value(landscape.phi(law.draw(rng))) for _ in range(9)]))
+    level = _level(landscape, law, rng)
     top = landscape.climb(np.zeros(law.mode.size), level)
     ends = [landscape.climb(start, level) for start in far_starts(target, landscape, rng)]
     arrived = [end for end in ends if end.is_flat or end.value >= level]
@@ -140,6 +144,16 @@ def _search(
         others.append(OtherMode(end.value - top.value, log_mass, distance, symmetry, is_left, starts))
     passes = whole.passes + (0.0 if landscape is whole else landscape.passes)
     return Search(len(ends), len(ends) - len(arrived), passes, tuple(others), left_out)
+
+
+def _level(landscape: Landscape, law: NormalLaw, rng: np.random.Generator) -> float:
+    """Return the median log density of some draws of the law, without those outside the support.
+
+    If all draws are outside, return the log density at the mean of the law.
+    """
+    values = np.array([landscape.value(landscape.phi(law.draw(rng))) for _ in range(DRAWS_FOR_LEVEL)])
+    inside = values[np.isfinite(values)]
+    return float(np.median(inside)) if inside.size else landscape.value(np.zeros(law.mode.size))
 
 
 def _some_rows(target: Target, whole: Landscape, rng: np.random.Generator) -> np.ndarray | None:
@@ -256,7 +270,8 @@ def _reaches(landscape: Landscape, top: Climb, end: Climb, states: np.ndarray) -
     """
     direction = (end.phi - top.phi) / np.linalg.norm(end.phi - top.phi)
     projected = np.array([landscape.phi(theta) @ direction for theta in states[BURN_IN:]])
-    return bool(np.mean(projected <= REACHED) >= SHARE)
+    halfway = 0.5 * (top.phi + end.phi) @ direction
+    return bool(np.mean(projected <= min(REACHED, halfway)) >= SHARE)
 
 
 def spread_starts(starts: np.ndarray, others: tuple[OtherMode, ...]) -> tuple[np.ndarray, list[list[int]]]:

@@ -10,10 +10,20 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.contracts import Variables
 from approxmcmc.design.candidates import Pairing
-from approxmcmc.design.modes import OtherMode, Search, as_record, far_starts, search_modes, spread_starts
+from approxmcmc.design.modes import (
+    STEPS,
+    OtherMode,
+    Search,
+    _level,
+    _reaches,
+    as_record,
+    far_starts,
+    search_modes,
+    spread_starts,
+)
 from approxmcmc.design.target_profile import TargetProfile
 from approxmcmc.numerics import Laplace
-from approxmcmc.numerics.landscape import Landscape, _uphill
+from approxmcmc.numerics.landscape import Climb, Landscape, _uphill
 from approxmcmc.proposals import RandomWalk
 from approxmcmc.targets.symmetries import symmetry_between
 
@@ -152,6 +162,27 @@ def test_modes_that_the_sampler_moves_between_are_one():
     target, law = two_normals(5.0), Laplace(np.zeros(1), np.array([[7.25]]))
     for seed in range(5):
         assert not searched(target, law, seed).apart
+
+
+@pytest.mark.parametrize(("distance", "reaches"), [(2.5, 1.2), (2.5, 2.5), (8.0, 2.9), (8.0, 8.0)])
+def test_a_chain_that_stays_in_a_near_mode_has_not_reached_the_known_one(distance, reaches):
+    """All states at `reaches`: at most half of the way, and at most 3 standard deviations, from the known mode."""
+    landscape = Landscape(two_normals(distance), law_at(0.0), None, is_closed=True)
+    top, end = (Climb(np.array([phi]), 0.0, True, None) for phi in (0.0, distance))
+    states = np.full((STEPS, 1), reaches)
+    assert _reaches(landscape, top, end, states) is (reaches < distance)
+
+
+def test_the_level_of_climbs_ignores_draws_outside_the_support():
+    """The law is 20 times as wide as the support; a level of -inf would call every end of a climb finished."""
+
+    def between_walls(theta):
+        return 3.0 * theta[0] if abs(theta[0]) < 0.5 else -math.inf
+
+    law = Laplace(np.zeros(1), np.eye(1) * 100.0)
+    landscape = Landscape(of_prior(between_walls, 1), law, None, is_closed=True)
+    for seed in range(5):
+        assert -1.5 < _level(landscape, law, np.random.default_rng(seed)) < 1.5
 
 
 def test_far_starts_mirror_each_other():
