@@ -56,8 +56,7 @@ NEGLIGIBLE = math.log(1e-4)  # of the mass of the known mode
 MOST_PARAMETERS = 200  # above which no Laplace approximation of another mode is made, and its mass is unknown
 STEPS = 150  # of a chain from another mode; the last 100 show whether it reached the known mode
 DRAWS_FOR_LEVEL = 9  # of the law; a climb that ends below the median of their log densities is unfinished
-REACHED = 3.0  # standard deviations of the law around the known mode within which a chain has reached it, but at most
-# half of the way from there to the other mode
+REACHED = 3.0  # standard deviations of the law around the known mode within which a chain has reached it
 SHARE = 0.05  # of the last states of a chain that must lie within
 
 
@@ -266,12 +265,14 @@ def _chain_from(setting: Pairing, landscape: Landscape, end: Climb, seed: int) -
 def _reaches(landscape: Landscape, top: Climb, end: Climb, states: np.ndarray) -> bool:
     """Return whether the last states of a chain from `end` lie where the law around the known mode has its draws.
 
-    States are projected on the line between the modes, in whitened coordinates, in which the law is N(0, I).
+    States are projected on the line between the modes, in whitened coordinates, in which the law is N(0, I). A mode may
+    lie within `REACHED` itself; then half of the way to the known mode counts. An end that is not flat is no mode, but
+    may be a slope in the middle of the law, such as the neck of a funnel, whose mode is not at the mean of the law.
     """
     direction = (end.phi - top.phi) / np.linalg.norm(end.phi - top.phi)
     projected = np.array([landscape.phi(theta) @ direction for theta in states[BURN_IN:]])
-    halfway = 0.5 * (top.phi + end.phi) @ direction
-    return bool(np.mean(projected <= min(REACHED, halfway)) >= SHARE)
+    limit = min(REACHED, 0.5 * (top.phi + end.phi) @ direction) if end.is_flat else REACHED
+    return bool(np.mean(projected <= limit) >= SHARE)
 
 
 def spread_starts(starts: np.ndarray, others: tuple[OtherMode, ...]) -> tuple[np.ndarray, list[list[int]]]:
