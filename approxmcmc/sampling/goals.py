@@ -148,8 +148,8 @@ class ThinnedDraws(_Looks):
     Draws suffice if they contain enough effective draws and the chains agree. If not, every second draw is kept and the
     chains run to twice their length, until they are thinned by `most`. Chains in which no parameter moves end at once,
     and so do chains that disagree, and have few effective draws and hardly more than with a quarter of their length:
-    they are in different modes, which longer chains would not leave. `affordable` is the thinning that takes
-    `MOST_SECONDS`.
+    they are in different modes, which longer chains would not leave. `most` is a power of two; `affordable` is the
+    thinning that takes `MOST_SECONDS`, 0 if the work is not counted.
     """
 
     _REMEMBERED = ("every", "ess", "seconds", "ess_of_half", "ess_of_quarter", "most_thinning")
@@ -200,9 +200,14 @@ class ThinnedDraws(_Looks):
         return Goal(self.draws * self.every, self.every)
 
     def steps_cost(self, factor: float) -> None:
-        """Lower the largest thinning if steps cost far more than expected, so that it takes at most `MOST_SECONDS`."""
+        """Lower the largest thinning if steps cost far more than expected, so that it takes at most `MOST_SECONDS`.
+
+        It stays a power of two, because the thinning is doubled as long as it is smaller, and does not fall below the
+        present one.
+        """
         if factor > FAR_MORE:
-            self.most_thinning = max(1, min(self.most_thinning, int(self.affordable / factor)))
+            while self.most_thinning > max(self.every, self.affordable / factor):
+                self.most_thinning //= 2
 
     @property
     def expected(self) -> tuple[float, str]:
@@ -272,8 +277,11 @@ class EffectiveDraws(_Looks):
         while draws > every * self.capacity:
             every *= 2
         self.every = every
-        even = -(-draws // (HALVED * every)) * HALVED * every
-        return Goal(int(min(even, self.most_draws // every * every)), every)
+        unit = HALVED * every
+        even = math.ceil(draws / unit) * unit
+        if math.isfinite(self.most_draws):
+            even = min(even, int(self.most_draws) // every * every)
+        return Goal(even, every)
 
     def steps_cost(self, factor: float) -> None:
         """Do nothing: the user asks for effective draws, whatever they cost."""

@@ -1,5 +1,7 @@
 """A run to a target ESS is the beginning of a longer run, thinned as that would be: bit by bit, whatever the clock."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -217,6 +219,18 @@ class TestThinnedDraws:
     def test_a_long_run_is_not_made_many_times_as_long(self, seconds, most):
         """All steps take at most 60 seconds of counted work beyond a factor of 16, and 600 below; unknown work: 4."""
         assert goals.most_thinning(seconds / 4000, 4000) == most
+
+    @pytest.mark.parametrize(
+        ("factor", "affordable", "every"),
+        [(4.0, 8.0, 16), (6.0, 30.0, 4), (6.0, 96.0, 16), (6.0, 11.0, 1), (5.0, 0.0, 1), (6.0, math.inf, 16)],
+    )
+    def test_expensive_steps_are_thinned_no_further_than_a_minute_allows(self, factor, affordable, every):
+        plan = ThinnedDraws(1000, 400, lambda *_: 1.0, affordable=affordable)
+        plan.steps_cost(factor)
+        goal = plan.first()
+        while (longer := plan.after(goal, lambda: np.empty((4, 1, 1)))) is not None:
+            goal = longer
+        assert goal.every == every and goal.draws == plan.most
 
     @pytest.mark.parametrize(("agrees_at", "most", "every"), [(1, 16, 1), (4, 16, 4), (32, 16, 16), (32, 64, 32)])
     def test_they_go_on_until_chains_agree(self, agrees_at, most, every):
