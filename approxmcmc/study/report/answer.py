@@ -279,14 +279,19 @@ def decided_by(scores: Scores, table: Any, order: Ranking, verdicts: int) -> lis
             f"The errors of {in_words(alike)} and {order.best} are so alike that {MANY_REPLICATES:,} replicates would "
             "not order them: take either."
         )
+    unpredicted = [name for name, count in needed.items() if not count > present]
+    if unpredicted and times == 1.0 and not order.few:
+        parts.append(
+            f"More replicates would decide about {in_words(unpredicted)}; how many cannot be predicted from these."
+        )
     return parts
 
 
 def _draws(times: float, draws: int) -> str:
     """Return how long a gold standard would do, in draws if their number is known."""
-    factor = f"{float(f'{math.ceil(10.0 * times) / 10.0:.2g}'):g} times as many draws"
     if not math.isfinite(times):
         return "many more draws"
+    factor = f"{float(f'{math.ceil(10.0 * times) / 10.0:.2g}'):g} times as many draws"
     total = float(f"{math.ceil(times * draws):.2g}")
     return f"{factor}, {total:,.0f} in all," if draws else factor
 

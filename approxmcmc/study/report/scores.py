@@ -2,10 +2,10 @@
 
 A verdict needs five replicates, because fewer give no useful interval. A setting is called worse than the best one if
 its interval lies above that of the best, or the interval of their ratio above 1; and only if its own risk is ten times
-the squared error of the gold standard, which could otherwise decide the order. Every other pair is undecided, and the
-page says how many replicates, or draws of the gold standard, would decide it. A page makes many verdicts, so their
-intervals hold jointly: each of m verdicts has level 5 % / m (Bonferroni), and its 95 % interval is widened on the log
-scale by the ratio of the normal quantiles.
+the squared error of the gold standard, which could otherwise decide the order. Every other setting is undecided, and
+the page says how many replicates, or draws of the gold standard, would decide it, if this can be predicted. A page
+makes many verdicts, so their intervals hold jointly: each of m verdicts has level 5 % / m (Bonferroni), and its 95 %
+interval is widened on the log scale by the ratio of the normal quantiles.
 """
 
 import dataclasses
@@ -211,20 +211,25 @@ def ranking(table: "pd.DataFrame", exact: str | None, verdicts: int) -> Ranking:
 def is_worse(table: "pd.DataFrame", name: str, best: str, exact: str | None, verdicts: int) -> bool:
     """Return whether a setting has more risk than the best one beyond chance, and beyond the gold standard's error."""
     row = table.loc[name]
-    floor = float(table.floor.max()) / LARGEST_FLOOR
-    if widened(row, "risk", verdicts)[0] > max(widened(table.loc[best], "risk", verdicts)[1], floor):
+    top = table.loc[best]
+    least_risk = float(table.floor.max()) / LARGEST_FLOOR
+    if float(row.risk) <= least_risk:
+        return False
+    lower, _ = widened(row, "risk", verdicts)
+    _, upper_of_best = widened(top, "risk", verdicts)
+    if lower > upper_of_best:
         return True
-    paired = (exact == best and widened(row, "ratio", verdicts)[0] > 1.0) or (
-        exact == name and widened(table.loc[best], "ratio", verdicts)[1] < 1.0
-    )
-    return paired and float(row.risk) > floor
+    if exact == best:
+        return widened(row, "ratio", verdicts)[0] > 1.0
+    return exact == name and widened(top, "ratio", verdicts)[1] < 1.0
 
 
 def gold_times(table: "pd.DataFrame", names: "tuple[str, ...]") -> float:
     """Return how many times as many draws of the gold standard would suffice to order some settings.
 
-    Its squared error falls as one over the number of its draws. It must be a tenth of the largest risk among a pair; 1
-    if it is.
+    Its squared error falls as one over the number of its draws. It must be at most a tenth of the risk of each setting
+    in `names`: 1.0 if it is, inf if a risk and the upper end of its interval are 0 or less. A risk of 0 or less counts
+    as its upper end, and not at all if there is no interval.
 
     Examples
     --------
@@ -235,8 +240,8 @@ def gold_times(table: "pd.DataFrame", names: "tuple[str, ...]") -> float:
     """
     scales = [float(row.risk if row.risk > 0.0 else row.risk_upper) for row in (table.loc[name] for name in names)]
     floor = float(table.floor.max())
-    least = min(scales, default=math.inf)
-    if floor == 0.0 or math.isnan(least):
+    least = min((scale for scale in scales if not math.isnan(scale)), default=math.inf)
+    if floor == 0.0:
         return 1.0
     return max(1.0, floor / (LARGEST_FLOOR * least)) if least > 0.0 else math.inf
 
@@ -245,7 +250,7 @@ def replicates_needed(table: "pd.DataFrame", name: str, best: str, exact: str | 
     """Return about how many replicates would order a setting and the best one, if their risks are as estimated.
 
     The interval of a log risk is about as wide as one over the root of the number of replicates. NaN if a risk is not
-    above 0, or without intervals.
+    above 0, or without intervals; inf if the risks are equal.
 
     Examples
     --------

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 LIST = re.compile(r", (?![^\[]*\])")  # the commas between labels, not those inside brackets
 NO_INTERVAL = "[no interval]"
 LARGEST_COUNT = 1e7  # a larger one is rounded
+SMALLEST_EXPONENT = -323  # of a positive power of ten
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -27,21 +28,22 @@ def number(value: Any, spec: str = "") -> str:
 
     Examples
     --------
-    >>> number(0.0123456), number(1234567), number(2.5e-7), number(float("nan"))
-    ('0.0123', '1,234,567', '2.50×10⁻⁷', '')
+    >>> number(0.0123456), number(1234567), number(2.5e-7), number(9.999e-8), number(float("nan"))
+    ('0.0123', '1,234,567', '2.50×10⁻⁷', '1.00×10⁻⁷', '')
     """
-    if value is None or (isinstance(value, float) and math.isnan(value)):
+    if value is None or math.isnan(value):
         return ""
-    if isinstance(value, float) and math.isinf(value):
+    if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if spec:
         return format(value, spec).replace("-", "−")
-    if float(value).is_integer() and abs(value) < LARGEST_COUNT:
+    size = float(value)
+    if size.is_integer() and abs(size) < LARGEST_COUNT:
         return f"{int(value):,}".replace("-", "−")
-    exponent = _exponent(float(value))
+    exponent = _exponent(size)
     if -3 <= exponent < 5:
-        return _fixed(float(value), exponent)
-    return f"{_fixed(value / 10.0**exponent, 0)}×{power_of_ten(exponent)}"
+        return _fixed(size, exponent)
+    return f"{_fixed(size / 10.0**exponent, 0)}×{power_of_ten(exponent)}"
 
 
 def interval(lower: float, upper: float, spec: str = "") -> str:
@@ -74,6 +76,9 @@ def estimate(value: float, lower: float, upper: float, spec: str = "") -> tuple[
     >>> estimate(float("nan"), 0.0, 1.0)
     ('', '')
     """
+    value = float(value)
+    lower = float(lower)
+    upper = float(upper)
     if math.isnan(value):
         return "", ""
     if spec.endswith("%"):
@@ -171,7 +176,9 @@ def unique(name: str, taken: set[str]) -> str:
 
 
 def _exponent(value: float) -> int:
-    return 0 if value == 0.0 else math.floor(math.log10(abs(value)))
+    """Return the power of ten of a value rounded to three significant digits: 1 for 9.999, and 0 for 0."""
+    _, exponent = f"{value:.2e}".split("e")
+    return max(int(exponent), SMALLEST_EXPONENT)
 
 
 def _fixed(value: float, exponent: int) -> str:
@@ -202,11 +209,11 @@ def words(attrs: Mapping[Any, Any]) -> str:
     >>> words({"data_order": "rows"})
     'fresh random rows for every decision'
     >>> words({"data_order": "blocks", "block_size": 512})
-    "blocks of 512 rows of the chain's own shuffled copy"
+    'blocks of 512 rows of a shuffled copy'
     """
     order = attrs.get("data_order")
     if order == "rows":
         return "fresh random rows for every decision"
     if order == "blocks":
-        return f"blocks of {counted(int(attrs['block_size']), 'row')} of the chain's own shuffled copy"
+        return f"blocks of {counted(int(attrs['block_size']), 'row')} of a shuffled copy"
     return "no random subset: decisions read all data in memory order, rows that the sampler draws, or nothing"
