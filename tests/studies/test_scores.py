@@ -81,4 +81,4 @@ def test_a_number_has_three_significant_digits(value, text):
 def test_an_estimate_without_an_interval_rounds_up_to_the_next_power_of_ten():
     assert estimate(9.996e-8, math.nan, math.nan) == ("1.00 ×10⁻⁷", "[no interval]")
     assert estimate(5e-324, 0.0, 1e-323) == ("0.50", "[0.00, 1.00] ×10⁻³²³")
-    assert estimate(np.float32(0.5), np.float32("nan"), np.float32("nan")) == ("0.50", "[no interval]")
+    assert estimate(np.float32(0.5), np.float32("nan"), np.float32("nan")) == ("0.500", "[no interval]")

@@ -51,6 +51,33 @@ def test_arithmetic_is_counted_through_calls(function, expected):
     assert operations(function) == expected
 
 
+OF_ARRAYS = {
+    "function": (lambda x: np.sum(x * x), 101.0),
+    "method": (lambda x: x.sum(), 100.0),
+    "product": (lambda x, A: A.dot(x), 100.0),
+    "norm": (lambda x: np.linalg.norm(x - 1.0), 101.0),
+    "after an exponential": (lambda x: np.exp(x).sum(), TRANSCENDENTAL + 100.0),
+    "generator": (lambda x: sum(v * v for v in x), 200.0),
+    "list": (lambda x: [v * v for v in x], 100.0),
+    "two numbers": (lambda x: max(x[0], x[1]), 3.0),
+    "attribute": (lambda x: x.shape[0], 1.0),
+}
+
+
+@pytest.mark.parametrize("way", OF_ARRAYS)
+def test_reductions_of_arrays_take_one_operation_for_each_entry(way):
+    function, expected = OF_ARRAYS[way]
+    assert operations(function, 100.0) == expected
+
+
+def test_a_product_in_place_is_a_product():
+    def multiplied(A, x):
+        A @= x
+        return A
+
+    assert operations(multiplied, 100.0) == 100.0
+
+
 def test_closures_are_followed():
     scale = np.float64(2.0)
 
