@@ -15,7 +15,8 @@ Everitt and Boland (2016), section 5, name the question as future work. Here the
 matrix.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from approxmcmc.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import xarray as xr
+
+NAMES = ("bias", "asymptotic_variance", "cost", "risk", "best", "budget")
 
 
 @naming_the_arguments
@@ -45,7 +48,8 @@ def long_run_risk(
     T
         Exact transition matrix; its stationary distribution has the right mean.
     settings
-        Transition matrices of the sampler by the value of its knob, such as N of noisy exchange.
+        Transition matrices of the sampler by the value of its knob, such as N of noisy exchange, or a tuple of
+        settings.
     values
         f by state, shape (n,).
     costs
@@ -53,7 +57,8 @@ def long_run_risk(
     budgets
         Budgets B in the same unit, shape (m,).
     knob
-        Meaning of the keys; it becomes the name of the dim.
+        Meaning of the keys; it becomes the name of the dim. Not "budget", and not the name of a variable of the
+        result.
 
     Returns
     -------
@@ -65,7 +70,8 @@ def long_run_risk(
     Raises
     ------
     InvalidInputError
-        When a matrix is not stochastic, a setting has no positive cost, or a budget is not positive.
+        When a matrix is not stochastic, or of another size than `T`; `values` has another length; a setting has no
+        positive cost; a budget is not positive; or `knob` is a name of the result.
 
     Examples
     --------
@@ -76,6 +82,8 @@ def long_run_risk(
     """
     import xarray as xr
 
+    if knob in NAMES:
+        raise InvalidInputError(f"long_run_risk: knob must be none of the names {NAMES} of the result, found {knob!r}")
     keys = list(settings)
     budgets = np.asarray(budgets, dtype=np.float64)
     price = np.array([costs[key] for key in keys if key in costs], dtype=np.float64)
@@ -83,14 +91,29 @@ def long_run_risk(
         raise InvalidInputError(
             f"long_run_risk needs one positive cost for each setting {keys} and positive budgets, found {dict(costs)}"
         )
+    if budgets.ndim != 1:
+        raise InvalidInputError(f"long_run_risk: budgets must have shape (m,), found shape {budgets.shape}")
+    exact = checked_matrix(T, "T")
     f = np.asarray(values, dtype=np.float64)
-    right = float(stationary_law(checked_matrix(T, "T")) @ f)
-    rows = []
-    for key in keys:
+    if f.shape != exact.shape[:1]:
+        raise InvalidInputError(
+            f"long_run_risk: values must hold one number for each of the {len(exact)} states of T, "
+            f"found shape {f.shape}"
+        )
+    exact_mean = float(stationary_law(exact) @ f)
+    bias = np.empty(len(keys))
+    variance = np.empty(len(keys))
+    for k, key in enumerate(keys):
         matrix = checked_matrix(settings[key], f"the matrix of {knob} = {key}")
+        if matrix.shape != exact.shape:
+            raise InvalidInputError(
+                f"long_run_risk: the matrix of {knob} = {key} must have the shape {exact.shape} of T, "
+                f"found {matrix.shape}"
+            )
         law = stationary_law(matrix)
-        rows.append((float(law @ f) - right, asymptotic_variance(matrix, law, f)))
-    bias, variance = np.array(rows).T
+        bias[k] = float(law @ f) - exact_mean
+        variance[k] = asymptotic_variance(matrix, law, f)
+    labels = _labels(keys)
     risk = bias[:, None] ** 2 + (price * variance)[:, None] / budgets
     return xr.Dataset(
         {
@@ -98,7 +121,16 @@ def long_run_risk(
             "asymptotic_variance": (knob, variance, {"long_name": "n times the variance of the average of n steps"}),
             "cost": (knob, price, {"long_name": "cost of a step"}),
             "risk": ((knob, "budget"), risk, {"long_name": "squared bias + variance at the budget"}),
-            "best": ("budget", np.array(keys)[risk.argmin(axis=0)]),
+            "best": ("budget", labels[risk.argmin(axis=0)]),
         },
-        coords={knob: keys, "budget": budgets},
+        coords={knob: (knob, labels), "budget": budgets},
     )
+
+
+def _labels(keys: Sequence[Any]) -> np.ndarray:
+    """Return keys as an array of shape (len(keys),): of objects, unless all are numbers, or all are strings.
+
+    NumPy would make a second axis of tuples, and text of numbers beside strings.
+    """
+    is_plain = all(isinstance(key, Number) for key in keys) or all(isinstance(key, str) for key in keys)
+    return np.array(keys) if is_plain else np.fromiter(keys, dtype=object, count=len(keys))

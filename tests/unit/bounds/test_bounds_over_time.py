@@ -106,6 +106,37 @@ def test_prices_and_budgets_that_are_none(keys, costs, budgets):
         bounds.long_run_risk(T, dict.fromkeys(keys, T), [0.0, 1.0], costs=costs, budgets=budgets)
 
 
+T_EXACT = [[0.9, 0.1], [0.1, 0.9]]
+T_FAST = [[0.5, 0.5], [0.45, 0.55]]
+
+
+@pytest.mark.parametrize("keys", [((1, 2), (1, 3)), (1, "two"), ("exact", "fast"), (0.5, 2), (True, None)])
+def test_the_best_setting_is_a_key_of_the_settings(keys):
+    exact, fast = keys
+    settings = {exact: T_EXACT, fast: T_FAST}
+    risks = bounds.long_run_risk(
+        T_EXACT, settings, [0.0, 1.0], costs=dict.fromkeys(keys, 1.0), budgets=[10.0, 1e5], knob="key"
+    )
+    assert risks["best"].values.tolist() == [fast, exact] and risks["key"].values.tolist() == list(keys)
+    assert all(best in settings for best in risks["best"].values.tolist())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"knob": "budget"}, "knob must be none of the names"),
+        ({"knob": "risk"}, "knob must be none of the names"),
+        ({"budgets": 10.0}, r"budgets must have shape \(m,\), found shape \(\)"),
+        ({"values": [0.0, 1.0, 2.0]}, r"one number for each of the 2 states of T, found shape \(3,\)"),
+        ({"settings": {1: np.full((3, 3), 1 / 3)}}, r"setting = 1 must have the shape \(2, 2\) of T, found \(3, 3\)"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_named(changed, message):
+    arguments = {"settings": {1: T_FAST}, "values": [0.0, 1.0], "costs": {1: 1.0}, "budgets": [1.0]} | changed
+    with pytest.raises(InvalidInputError, match=message):
+        bounds.long_run_risk(T_EXACT, **arguments)
+
+
 # --- settings of a check ---
 
 WALK, SEQUENTIAL = amc.RandomWalk(0.1), amc.SequentialTTest(0.1, 20)
