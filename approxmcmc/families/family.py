@@ -149,7 +149,8 @@ class Family:
         For a family with a shape: ``partials_within(order, eta, y, log_shape, reach, reach_of_shape)`` of arrays, order
         2 or 3: upper bounds of the absolute partial derivatives of the log density in eta and s = log(shape), in the
         order eta eta, eta s, s s, or eta eta eta ... s s s. They hold where eta and s differ from the given ones by at
-        most the two reaches. None if unknown.
+        most the two reaches; s and its reach stay within the limits of `bounded_exp`. inf and NaN: no bound. None if
+        unknown.
     """
 
     name: str

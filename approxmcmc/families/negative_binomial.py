@@ -67,16 +67,15 @@ def _partials_within(
     - of third order (y + a) c, (y + a) c - a b, (y + a) c - a q (2 q - 1) and
       D3 T + a (log(1 - q) + 3 q^2) + (y + a) c.
 
-    Those of log(a + j) are p (1 - p) and p (1 - p) (1 - 2 p), p = a / (a + j), and p (1 - p) <= a / (a + j). With the
-    mean m = exp(eta), q = m / (a + m), so that a q and -a log(1 - q) are at most m, however large a is.
+    The derivatives of log(a + j) are p (1 - p) and p (1 - p) (1 - 2 p), p = a / (a + j), and p (1 - p) <= a / (a + j).
+    With the mean m = exp(eta), q = m / (a + m), so that a q and -a log(1 - q) are at most m, however large a is.
     """
     with np.errstate(over="ignore"):
         a = np.exp(log_shape + reach_of_shape)
         log_odds = eta - log_shape
         farthest = reach + reach_of_shape
-        ones = np.ones(np.shape(eta))
-        bend = binomial.second_within(log_odds, y, ones, 1.0, farthest)
-        third = binomial.third_within(log_odds, y, ones, 1.0, farthest)
+        bend = _largest_b(log_odds, farthest)
+        third = _largest_c(log_odds, farthest)
         highest = log_odds + farthest
         q = 1.0 / (1.0 + np.exp(-highest))
         log_rest = np.logaddexp(0.0, highest)  # -log(1 - q)
@@ -92,6 +91,23 @@ def _partials_within(
     return thirds, thirds + np.minimum(a * bend, mean), thirds + a_q, of_sum + np.maximum(a_log, 3.0 * a_q) + thirds
 
 
+def _largest_b(log_odds: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """Return the largest q (1 - q) over abs(t - log_odds) <= reach, at the t nearest 0.
+
+    Computed from exp(-t): 1 - q rounds to 0 beyond t = 37, which shapes much larger than the mean reach, and which
+    multiplies them.
+    """
+    odds = np.exp(-np.maximum(np.abs(log_odds) - reach, 0.0))
+    return odds / (1.0 + odds) ** 2
+
+
+def _largest_c(log_odds: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """Return the largest q (1 - q) abs(1 - 2 q) over the same t, at the one nearest to `binomial.STEEPEST`."""
+    nearest = np.maximum(np.abs(log_odds) - reach, 0.0)
+    odds = np.exp(-np.clip(binomial.STEEPEST, nearest, np.abs(log_odds) + reach))
+    return odds * (1.0 - odds) / (1.0 + odds) ** 3
+
+
 # As a function of eta, a term is that of a binomial response with y + shape trials and log odds eta - log(shape).
 
 
@@ -100,11 +116,11 @@ def _slope_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float
 
 
 def _second_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
-    return binomial.second_within(eta - math.log(shape), y, y + shape, shape, reach)
+    return (y + shape) * _largest_b(eta - math.log(shape), reach)
 
 
 def _third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float, reach: np.ndarray) -> np.ndarray:
-    return binomial.third_within(eta - math.log(shape), y, y + shape, shape, reach)
+    return (y + shape) * _largest_c(eta - math.log(shape), reach)
 
 
 def _of_shape(y: np.ndarray, shape: float, xi: np.ndarray) -> Minorant:

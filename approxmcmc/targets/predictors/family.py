@@ -1,6 +1,7 @@
 """Rows of one family with one predictor, as a likelihood of rows: terms, derivatives, their bounds, and minorants."""
 
 import abc
+import functools
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from approxmcmc.engine.numerics import LARGEST_LOG, bounded_exp
 from approxmcmc.engine.terms.batches import Data, row_reader
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.families.curvature import KINDS, curvature_minorant
-from approxmcmc.families.family import Family, Minorant, PartialBounds
+from approxmcmc.families.family import Family, Minorant, PartialBounds, Partials
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
 
 ONE = np.ones(())  # size of a row without a size
@@ -166,7 +167,8 @@ class ShapeLikelihood(PredictsResponses, ScalarLikelihood):
         """Return bounds of directional derivatives in the predictor and log(shape)."""
         if self.family.partials_within is None:
             return super().forms_within(order, eta, responses, covariances, radius)
-        return form_of_partials(self.family.partials_within, order, eta, responses[0], covariances, radius)
+        partials = functools.partial(partials_of_bounded_shape, self.family.partials_within)
+        return form_of_partials(partials, order, eta, responses[0], covariances, radius)
 
     def terms(self) -> Callable[..., None]:
         """Return the batch function of the terms, which computes what rows share once for all rows of one shape."""
@@ -183,6 +185,24 @@ class ShapeLikelihood(PredictsResponses, ScalarLikelihood):
         return np.exp(np.clip(eta[1], -LARGEST_LOG, LARGEST_LOG))
 
 
+def partials_of_bounded_shape(
+    partials_within: PartialBounds,
+    order: int,
+    eta: np.ndarray,
+    y: np.ndarray,
+    log_shape: np.ndarray,
+    reach: np.ndarray,
+    reach_of_shape: np.ndarray,
+) -> Partials:
+    """Return the bounds of `partials_within` over the part of the interval in which log(shape) is not clipped.
+
+    Beyond it shapes are constant (`bounded_exp`), and their exponentials would overflow.
+    """
+    low = np.clip(log_shape - reach_of_shape, -LARGEST_LOG, LARGEST_LOG)
+    high = np.clip(log_shape + reach_of_shape, -LARGEST_LOG, LARGEST_LOG)
+    return partials_within(order, eta, y, 0.5 * (low + high), reach, 0.5 * (high - low))
+
+
 def form_of_partials(
     partials_within: PartialBounds,
     order: int,
@@ -193,15 +213,19 @@ def form_of_partials(
 ) -> np.ndarray:
     """Return bounds of directional derivatives from those of the partial derivatives in two predictors.
 
-    With the standard deviations s_1 and s_2 of the predictors a direction moves them by at most these, so that the sum
-    is at most sum_j binomial(order, j) bound_j s_1^(order - j) s_2^j. Arguments as in `RowLikelihood.forms_within`.
+    With the standard deviations s_1 and s_2 of the predictors a direction moves them by at most these, so that the
+    derivative in this direction is at most sum_j binomial(order, j) bound_j s_1^(order - j) s_2^j. A bound that is NaN,
+    such as 0 times an exponential that overflows, counts as infinite. Arguments as in `RowLikelihood.forms_within`.
     """
     first, second = np.sqrt(np.maximum(np.einsum("rkk->kr", covariances), 0.0))
-    partials = partials_within(order, eta[0], y, eta[1], radius * first, radius * second)
     total = np.zeros(len(y))
-    with np.errstate(over="ignore"):
-        for j, bound in enumerate(partials):
-            total += math.comb(order, j) * bound * first ** (order - j) * second**j
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for j, bound in enumerate(partials_within(order, eta[0], y, eta[1], radius * first, radius * second)):
+            weight = math.comb(order, j) * first ** (order - j) * second**j
+            part = weight * bound
+            part[np.isnan(part)] = np.inf
+            part[weight == 0.0] = 0.0  # no direction moves this predictor
+            total += part
     return total
 
 

@@ -1,5 +1,7 @@
 """Bounds of residuals of rows with several predictors: no residual changes more between two states than they say."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.expansion import bounds
 from approxmcmc.families import GAMMA, NEGATIVE_BINOMIAL, WEIBULL
 from approxmcmc.families.beta import BETA
+from approxmcmc.targets.predictors.family import ShapeLikelihood
 from tests.capabilities import log_normal
 
 N = 120
@@ -123,3 +126,35 @@ def test_bounds_of_one_predictor_are_never_above_those_in_space(rng):
             on_line = center + np.outer([0.7, 1.3], units @ np.ones(3))  # all in one direction: both are equal
             if weights[2]:
                 assert one[0](*on_line, one[1]) == pytest.approx(other[0](*on_line, other[1]), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", SHAPED)
+@pytest.mark.parametrize("order", [2, 3])
+def test_bounds_far_from_all_data_are_infinite_and_never_nan(name, order):
+    """Exponentials of log(shape) overflow from 709 on; such bounds are refused by their size, so they must have one."""
+    likelihood = ShapeLikelihood(SHAPED[name][1])
+    eta, log_shape, sd, sd_of_log_shape = np.array(
+        list(itertools.product([0.0, 800.0, -800.0], [3.0, 705.0, -750.0, 1e4], [0.0, 1.0, 1e150], [0.0, 10.0, np.inf]))
+    ).T
+    y = np.full(eta.size, 0.5 if name == "beta" else 3.0)
+    covariances = np.zeros((eta.size, 2, 2))
+    covariances[:, 0, 0] = sd**2
+    covariances[:, 1, 1] = sd_of_log_shape**2
+    bound = likelihood.forms_within(order, np.stack([eta, log_shape]), (y,), covariances, 1.0)
+    assert not np.isnan(bound).any() and (bound >= 0.0).all()
+    assert not bound[(sd == 0.0) & (sd_of_log_shape == 0.0)].any()
+
+
+@pytest.mark.parametrize("log_shape", [20.0, 36.0, 40.0, 200.0, 299.0])
+def test_bounds_of_negative_binomials_tend_to_those_of_a_poisson(log_shape):
+    """Derivatives in eta of a large shape are those of -exp(eta); 1 - q of its q = 1 rounds to 0 beyond 37."""
+    eta = np.array([-3.0, 0.0, 2.0])
+    y = np.array([0.0, 1.0, 9.0])
+    reach = np.full(3, 0.1)
+    largest = np.exp(eta)  # of a box that contains eta
+    s = np.full(3, log_shape)
+    for order, within in ((2, "second_derivative_within"), (3, "third_derivative_within")):
+        in_eta, *_ = NEGATIVE_BINOMIAL.partials_within(order, eta, y, s, reach, reach)
+        fixed = getattr(NEGATIVE_BINOMIAL, within)(eta, y, np.ones(3), np.exp(log_shape), reach)
+        for bound in (in_eta, fixed):
+            assert ((bound >= largest) & (bound <= 2.0 * largest)).all(), (order, bound)
