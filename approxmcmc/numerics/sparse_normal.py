@@ -30,14 +30,15 @@ class SparseNormal(Component):
     mode
         The mean; shape (dim,).
     rows, columns, values
-        Indices and values of the entries of P that are not 0, on its diagonal and above it.
+        Indices and values of the entries of P that are not 0, on its diagonal and above it, each given once.
     passes, seconds
         Passes over the data, and seconds, that it took to find the distribution.
 
     Raises
     ------
     InvalidInputError
-        When P is not positive definite, or not so sparse that its factor saves half of the work.
+        When the arrays do not have one shape, an index is out of range, below the diagonal or given twice, P is not
+        positive definite, or not so sparse that its factor saves half of the work.
 
     Notes
     -----
@@ -63,7 +64,35 @@ class SparseNormal(Component):
         """Factorise the precision."""
         for name, kind in (("mode", np.float64), ("rows", np.int64), ("columns", np.int64), ("values", np.float64)):
             object.__setattr__(self, name, np.array(getattr(self, name), dtype=kind))
+        self._check_entries()
         self.factor  # noqa: B018  # raises
+
+    def _check_entries(self) -> None:
+        """Raise unless the indices name distinct entries of the upper triangle.
+
+        Entries given twice are refused and not summed, as SciPy does, because the two could be the two halves of a
+        symmetric matrix, each of which is the whole entry.
+        """
+        who = "SparseNormal"
+        dim = self.mode.size
+        shapes = [array.shape for array in (self.mode, self.rows, self.columns, self.values)]
+        if any(len(shape) != 1 for shape in shapes) or len(set(shapes[1:])) > 1:
+            raise InvalidInputError(
+                f"{who}: mode must have shape (dim,), rows, columns and values one shape (n,), found {shapes}"
+            )
+        outside = (self.rows < 0) | (self.columns < self.rows) | (self.columns >= dim)
+        if outside.any():
+            row, column = _first(outside, self.rows, self.columns)
+            raise InvalidInputError(
+                f"{who}: entries must satisfy 0 <= row <= column < {dim}, on the diagonal and above it, found "
+                f"({row}, {column})"
+            )
+        entries = self.rows * dim + self.columns
+        is_first = np.zeros(entries.size, dtype=bool)
+        is_first[np.unique(entries, return_index=True)[1]] = True
+        if not is_first.all():
+            row, column = _first(~is_first, self.rows, self.columns)
+            raise InvalidInputError(f"{who}: the entry ({row}, {column}) is given twice; add the values up first")
 
     @functools.cached_property
     def factor(self) -> SparseFactor:
@@ -117,12 +146,21 @@ class SparseNormal(Component):
         return f"SparseNormal(dim={self.mode.size}, {self.values.size} numbers)"
 
 
+def _first(which: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> tuple[int, int]:
+    """Return row and column of the first entry for which `which` is true."""
+    k = int(np.argmax(which))
+    return int(rows[k]), int(columns[k])
+
+
 NormalLaw = Laplace | SparseNormal
 
 
 def normal_by_precision(mode: np.ndarray, precision: np.ndarray) -> NormalLaw:
-    """Return the normal distribution with this mean and precision (dim, dim), sparse if that halves the work."""
+    """Return the normal distribution with this mean and positive definite precision (dim, dim).
+
+    It is sparse if that halves the work. Raises `numpy.linalg.LinAlgError` if the precision is not positive definite.
+    """
     if sparse_factor(precision) is None:
-        return Laplace(mode, inverse(precision), math.nan)
+        return Laplace(mode, inverse(precision), decrement=math.nan)
     rows, columns = np.nonzero(np.triu(precision))
     return SparseNormal(mode, rows, columns, precision[rows, columns])

@@ -18,15 +18,23 @@ MOST_ROWS = 4096  # of a larger array, spread evenly
 
 
 def fingerprint(array: Any) -> int:
-    """Return a checksum of an array: of all its bytes up to `READ_WHOLE`, of `MOST_ROWS` rows of a larger one.
+    """Return a checksum of an array's shape and of its bytes: of `MOST_ROWS` rows if it is larger than `READ_WHOLE`.
 
-    0 for an array mapped from a file, whose rows would be read from the disk, and for values that are no arrays.
+    An array with fewer rows is read whole. 0 for an array mapped from a file, whose rows would be read from the disk,
+    and for values that are not arrays. Raises `InvalidInputError` for an array of objects: its bytes are addresses,
+    which stay the same when an object changes.
     """
     if not isinstance(array, np.ndarray) or is_mapped(array):
         return 0
+    if array.dtype.hasobject:
+        raise InvalidInputError(
+            f"data must hold numbers, found an array of dtype {array.dtype}, in which a change in place cannot be "
+            "seen; convert or encode it first"
+        )
+    of_shape = zlib.crc32(repr(array.shape).encode())
     if array.nbytes > READ_WHOLE and len(array) > MOST_ROWS:
         array = array[np.linspace(0, len(array) - 1, MOST_ROWS).astype(np.int64)]
-    return zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"")
+    return zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data if array.size else b"", of_shape)
 
 
 class NotesItsData:
@@ -42,13 +50,15 @@ class NotesItsData:
             super().__setattr__("_as_made", tuple(map(fingerprint, value)))
 
     def refuse_changed_data(self, who: str = "") -> None:
-        """Raise `InvalidInputError` unless the arrays in `data` are as they were when the target was made.
+        """Raise `InvalidInputError` if the checksum of an array in `data` has changed since the target was made.
 
-        `who`: what the message calls the target, by default its class.
+        A change in a row of a large array that `fingerprint` does not read, or in a file, is not seen. `who`: what the
+        message calls the target, by default its class.
         """
-        changed = [k for k, array in enumerate(self.data) if fingerprint(array) != self._as_made[k]]
+        changed = [f"data[{k}]" for k, array in enumerate(self.data) if fingerprint(array) != self._as_made[k]]
         if changed:
             raise InvalidInputError(
                 f"{who or type(self).__name__}: its data were changed in place after the target was made, see "
-                f"data{changed}; make the target again from the new values, or give it copies, X.copy() and y.copy()"
+                f"{' and '.join(changed)}; make the target again from the new values, or give it copies, X.copy() and "
+                "y.copy()"
             )

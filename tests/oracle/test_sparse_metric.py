@@ -101,6 +101,22 @@ def test_a_matrix_that_is_not_positive_definite_is_refused(part):
         SparseNormal(np.zeros(len(P)), rows, columns, P[rows, columns])
 
 
+@pytest.mark.parametrize(
+    ("rows", "columns", "values", "message"),
+    [
+        ([0, 0], [6, 6], [1.0, 1.0], r"the entry \(0, 6\) is given twice; add the values up first"),
+        ([0, 6], [6, 0], [1.0, 2.0], r"above it, found \(6, 0\)"),
+        ([7], [7], [1.0], r"0 <= row <= column < 7, .* found \(7, 7\)"),
+        ([-1], [3], [1.0], r"found \(-1, 3\)"),
+        ([], [], [1.0], r"rows, columns and values one shape"),
+    ],
+)
+def test_entries_are_given_once_and_in_the_upper_triangle(rows, columns, values, message):
+    diagonal = list(range(7))
+    with pytest.raises(InvalidInputError, match=message):
+        SparseNormal(np.zeros(7), diagonal + rows, diagonal + columns, 7 * [4.0] + values)
+
+
 # --- trajectories ---
 
 P = crossed((7, 2), 1)

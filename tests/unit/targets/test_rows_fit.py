@@ -99,6 +99,18 @@ class TestDataChangedInPlace:
         with pytest.raises(InvalidInputError, match="FunctionTarget: its data were changed"):
             target.compile()
 
+    def test_an_array_of_objects_is_refused_and_a_new_shape_is_a_change(self):
+        references = np.array([[1.0], None], dtype=object)
+        records = np.zeros(2, dtype=[("name", object), ("value", float)])
+        for array in (references, records):
+            with pytest.raises(
+                InvalidInputError, match=r"must hold numbers, found an array of dtype .* cannot be seen"
+            ):
+                unchanged.fingerprint(array)
+        zeros = np.zeros((2, 3))
+        assert unchanged.fingerprint(zeros) != unchanged.fingerprint(zeros.T)
+        assert unchanged.fingerprint(zeros) == unchanged.fingerprint(zeros.copy())
+
     def test_of_a_large_array_evenly_spread_rows_are_compared(self, monkeypatch):
         monkeypatch.setattr(unchanged, "READ_WHOLE", 1000)
         monkeypatch.setattr(unchanged, "MOST_ROWS", 10)
