@@ -16,6 +16,7 @@ from scipy.stats import norm
 from approxmcmc.contracts import Finding, content_hash
 from approxmcmc.couplings.meeting import SIGHTINGS
 from approxmcmc.diagnostics.convergence import LEAST_ESS, R_HAT, convergence
+from approxmcmc.diagnostics.copies import copies
 from approxmcmc.diagnostics.health import movement, stopped
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
@@ -81,21 +82,22 @@ def verdict(summary: AuditSummary) -> tuple[str, list[str]]:
 def failed_checks(posterior: xr.Dataset) -> list[Finding]:
     """Return the findings that make draws unfit for an estimate of their bias; `posterior` holds their variables.
 
-    They are those on how the run ended, whether each chain moved, and whether chains agree; and on the ESS, if it is
-    below `FEWEST_EFFECTIVE`. Checks of the acceptance test are not among them, because their subject is the bias.
+    They are those on how the run ended, copies of chains, whether each chain moved, and whether chains agree; and on
+    the ESS, if it is below `FEWEST_EFFECTIVE`. Checks of the acceptance test are not among them, because their subject
+    is the bias.
     """
     ended = [finding for finding in [stopped(posterior)] if finding.verdict == "failure"]
     mixing = [finding for finding in convergence(posterior) if finding.fires]
     apart = [finding for finding in mixing if finding.check == R_HAT.name]
     few = [finding for finding in mixing if finding.check != R_HAT.name and finding.value < FEWEST_EFFECTIVE]
-    return [*ended, *(finding for finding in movement(posterior) if finding.fires), *apart, *few]
+    return [*ended, *copies(posterior), *(finding for finding in movement(posterior) if finding.fires), *apart, *few]
 
 
 def _run_failed(summary: AuditSummary) -> tuple[str, list[str]] | None:
     if not summary.failed:
         return None
     names = ", ".join(finding.check for finding in summary.failed)
-    why = f"the run failed its checks ({names}), so its draws have no stationary distribution with a bias to estimate"
+    why = f"the run failed its checks ({names}), so the bias of its draws cannot be estimated"
     advice = next((finding.advice for finding in summary.failed if finding.advice), "repair the run, see amc.diagnose")
     return NOT_JUDGED, [why, *(finding.finding for finding in summary.failed), f"next: {advice}"]
 

@@ -16,7 +16,7 @@ from approxmcmc.diagnostics.health import share_of_moves
 from approxmcmc.diagnostics.moments import as_reference, described, has_only_moments
 from approxmcmc.diagnostics.rank_statistics import bulk_ess
 from approxmcmc.diagnostics.records import check_confidence, group, sums, tuning_totals
-from approxmcmc.diagnostics.risk import errors_of, summarise, unknown_means
+from approxmcmc.diagnostics.risk import copies_of, errors_of, summarise, unknown_means
 from approxmcmc.diagnostics.running import AXES, NEVER, Completions, completion_clocks, is_approximation, knows
 from approxmcmc.diagnostics.standard import TO_TENTH_SD, Departures, departures
 from approxmcmc.diagnostics.traces import Traces, aligned, as_list, replicates, weights_of
@@ -295,6 +295,8 @@ def _warnings(
     if stuck:
         n_chains = sum(group(trace, "posterior").sizes["chain"] for trace in traces)
         sentences.append(f"{stuck} of {n_chains} chains never moved")
+    if sentence := copies_of(traces):
+        sentences.append(f"{sentence}: copies are one replicate, and variance and intervals are too small")
     stops = {str(group(trace, "sample_stats").attrs.get("stopped", "")) for trace in traces}
     sentences.extend(f"stopped: {stop}" for stop in sorted(stops & {"failure", "interrupt"}))
     return "; ".join(sentences)

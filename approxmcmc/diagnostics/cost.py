@@ -8,7 +8,7 @@ import xarray as xr
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.clock import RECORD, UNKNOWN, with_clock
 from approxmcmc.diagnostics.decisions import clopper_pearson
-from approxmcmc.diagnostics.records import group, stat_attribute, sums, tuning_totals
+from approxmcmc.diagnostics.records import group, lengths, stat_attribute, sums, tuning_totals
 from approxmcmc.diagnostics.traces import one_trace
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def full_data_reads(trace: xr.DataTree) -> np.ndarray:
     For samplers without decisions, such as AlwaysAccept, steps count instead. NaN if N is unknown.
     """
     stats = group(trace, "sample_stats")
-    steps = stats.sizes["draw"] * stat_attribute(trace, "thin", 1)
+    steps = lengths(trace) * stat_attribute(trace, "thin", 1)
     decisions = sums(trace, "decisions_made")
     decisions = np.zeros(stats.sizes["chain"]) if decisions is None else decisions
     return np.where(decisions > 0, decisions, steps) * stat_attribute(trace, "n_obs", np.nan)
@@ -119,7 +119,7 @@ def _totals(trace: xr.DataTree) -> dict[str, Any]:
     """Return the sum of every record over each chain's draws, by name; NaN for records that the trace lacks."""
     stats = group(trace, "sample_stats")
     unknown = np.full(stats.sizes["chain"], np.nan)
-    totals: dict[str, Any] = {"draws": np.full(stats.sizes["chain"], stats.sizes["draw"])}
+    totals: dict[str, Any] = {"draws": lengths(trace)}
     for name in (*_COUNTS, "acceptance_rate", "accepted", "perf_counter_diff"):
         sums_of_stats = sums(trace, name)
         totals[name] = unknown if sums_of_stats is None else sums_of_stats

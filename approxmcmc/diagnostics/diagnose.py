@@ -10,6 +10,7 @@ import xarray as xr
 from approxmcmc.acceptance.stored import stored_test
 from approxmcmc.contracts import VERDICTS, Finding, Verdict
 from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence, effective
+from approxmcmc.diagnostics.copies import copies
 from approxmcmc.diagnostics.drift import drift
 from approxmcmc.diagnostics.expansion_gates import expansion_gates
 from approxmcmc.diagnostics.finite import finite
@@ -50,14 +51,14 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
 
     Notes
     -----
-    The checks: how the run ended, and whether it reached its target ESS; whether all draws are finite; whether every
-    chain moved; how often the log density was undefined; how many NUTS trajectories diverged or were cut short; the
-    acceptance test's own warnings;
-    the gates computed from audits, and whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01,
-    or what chance explains if that is more), bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_;
-    where chains started, and whether a search from far starts found other modes; which runs were made after failed
-    checks, and whether their chains saw other places; the gates of an expansion; whether rows that `update` added fit
-    the posterior of the earlier ones. `sample`
+    The checks: how the run ended, and whether it reached its target ESS; whether all draws are finite; whether chains
+    are copies of each other; whether every chain moved; how often the log density was undefined; how many NUTS
+    trajectories diverged or were cut short; the acceptance test's own warnings; the gates computed from audits, and
+    whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01, or what chance explains if that is
+    more), bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_; where chains started, and whether
+    a search from far starts found other modes; which runs were made after failed checks, and whether their chains saw
+    other places; the gates of an expansion; whether rows that `update` added fit the posterior of the earlier ones.
+    `sample`
     reports failed checks in one `SamplingWarning` and stores their names, joined by commas, in the posterior's
     attribute ``problems`` and their rows as JSON in ``diagnosis``.
 
@@ -105,6 +106,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
         collected = [
             end,
             *chain_lengths(real),
+            *copies(posterior),
             everything,
             *effective(posterior),
             *movement(posterior),

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.diagnostics.control_variates import controlled
+from approxmcmc.diagnostics.copies import copies_sentence
 from approxmcmc.diagnostics.health import share_of_moves
 from approxmcmc.diagnostics.moments import as_reference, described, has_only_moments
 from approxmcmc.diagnostics.records import group
@@ -194,6 +195,8 @@ def _check_reference(reference: xr.DataTree, labels: tuple[str, ...], values: np
             "reference, and an estimand, that is finite at every draw."
         )
     posterior = group(reference, "posterior")
+    if sentence := copies_sentence([posterior]):
+        raise GoldStandardError(f"{advice}: {sentence}. Use a reference whose chains have seeds of their own.")
     continuous = posterior[[name for name, variable in posterior.data_vars.items() if variable.dtype.kind == "f"]]
     stuck = share_of_moves(continuous) == 0.0
     if stuck.any() and any(np.ptp(variable.to_numpy()) > 0.0 for variable in continuous.data_vars.values()):

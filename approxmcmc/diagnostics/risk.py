@@ -9,6 +9,7 @@ import xarray as xr
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.bootstrap import QUANTITIES, Resampling, estimate, intervals, resample
 from approxmcmc.diagnostics.clock import with_clocks
+from approxmcmc.diagnostics.copies import copies_sentence
 from approxmcmc.diagnostics.estimands import Estimand, Reference, evaluate_reference, resolve
 from approxmcmc.diagnostics.finite import not_finite
 from approxmcmc.diagnostics.moments import as_reference
@@ -108,7 +109,8 @@ def risk(
     Warns
     -----
     ApproxMCMCWarning
-        With one replicate: bias and variance cannot be separated and are NaN.
+        With one replicate: bias and variance cannot be separated and are NaN. If draws are not finite, or chains are
+        copies of each other.
 
     Notes
     -----
@@ -155,6 +157,12 @@ def risk(
     }
     if sentence := unknown_means(traces):
         warn(f"Risk over draws that are not finite: {sentence}. Its mean is NaN from there on.", ApproxMCMCWarning)
+    if sentence := copies_of(traces):
+        warn(
+            f"Risk over copies: {sentence}. They are one replicate, so the variance and the intervals are too small. "
+            "Give each chain its own seed, and pass each trace once.",
+            ApproxMCMCWarning,
+        )
     first_errors, first_gold, _ = next(iter(pieces.values()))
     resampling = resample(n_bootstrap, len(first_errors), len(first_gold.directions), random_seed)
     labels: list[str] = []
@@ -204,6 +212,11 @@ def unknown_means(traces: Sequence[xr.DataTree]) -> str:
         if sentence := not_finite(group(trace, "posterior")):
             return sentence if len(traces) == 1 else f"{sentence} of trace {k}"
     return ""
+
+
+def copies_of(traces: Sequence[xr.DataTree]) -> str:
+    """Return a sentence on chains with equal draws; "" without any. Fits of one distribution may be equal."""
+    return copies_sentence([group(trace, "posterior") for trace in traces if not is_approximation(trace)])
 
 
 def coordinate(errors: np.ndarray, gold: Reference, k: int) -> tuple[np.ndarray, Reference]:

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from approxmcmc.diagnostics.risk import copies_of
 from approxmcmc.study.cell import CLAIMS
 from approxmcmc.study.declare import Gold
 from approxmcmc.study.report.census import census_table
@@ -23,7 +24,7 @@ LARGEST_UNEQUAL_SHARE = 1.5
 
 def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
     """Return the warnings that stand before the numbers: on gold standards, code version, clocks and missing cells."""
-    sentences = _gold(results, contests)
+    sentences = _gold(results, contests) + copies_of_replicates(contests)
     if results.stale:
         sentences.append("An earlier version of the code drew these cells.")
     earlier = int(results.records["drawn_by"].notna().sum())
@@ -80,6 +81,17 @@ def _gold(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
             refused = "and was refused" if report.get("status") == "refused" else "and is used anyway"
             sentences.append(f"The gold standard of {contest.target} failed {enumeration(failed)} {refused}.")
     return sentences
+
+
+def copies_of_replicates(contests: Sequence[Contest]) -> list[str]:
+    """Return a warning for each setting with replicates that are copies, as of a sampler that ignores its seed."""
+    return [
+        f"Replicates of {label} on {contest.target} have the same draws: they are one replicate, and its intervals are "
+        "too narrow. The sampler must draw its random numbers from the seed that it gets."
+        for contest in contests
+        for label, traces in contest.traces.items()
+        if traces and copies_of(traces)
+    ]
 
 
 def _doubtful_clocks(results: "StudyResults") -> list[str]:
