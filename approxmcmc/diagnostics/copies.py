@@ -32,7 +32,7 @@ def copied_chains(posteriors: Sequence[xr.Dataset]) -> list[tuple[Place, Place]]
     Chains are compared up to the end of the shortest, in their continuous variables, if they move at least
     `LEAST_MOVES` times. Chains with equal draws have an equal last draw, so few chains are compared as a whole.
     """
-    shortest = min(posterior.sizes["draw"] for posterior in posteriors)
+    shortest = min((posterior.sizes["draw"] for posterior in posteriors), default=0)
     if shortest <= LEAST_MOVES:
         return []
     earlier: dict[Any, tuple[Place, list[np.ndarray]]] = {}

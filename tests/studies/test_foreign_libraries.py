@@ -243,5 +243,6 @@ def test_a_finished_run_is_a_trace(made, shapes, records, replicates):
         reference["posterior"][name].values[:] = np.random.default_rng(0).normal(
             size=reference["posterior"][name].shape
         )
-    found = amc.risk([result, result], amc.as_trace(reference), clock=2.0, n_bootstrap=10)
+    with pytest.warns(amc.errors.ApproxMCMCWarning, match="Risk over copies"):
+        found = amc.risk([result, result], amc.as_trace(reference), clock=2.0, n_bootstrap=10)
     assert int(found["n_replicates"]) == 2 * replicates

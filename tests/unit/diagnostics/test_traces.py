@@ -206,11 +206,10 @@ def test_an_ensemble_is_one_estimate_in_one_time():
 
 
 def test_libraries_of_ensembles_are_known():
-    sampler = FORMS["emcee"](thetas())
-    for draws in (
-        sampler,
-        Numpyro(thetas(), "AIES"),
-        az.from_dict({"posterior": by_variable(thetas())}, attrs={"posterior": {"inference_library": "emcee"}}),
-    ):
-        found = amc.risk([draws, draws], fake_trace(thetas(draws=400)), clock=1.0, n_bootstrap=10)
+    def by_arviz(values):
+        return az.from_dict({"posterior": by_variable(values)}, attrs={"posterior": {"inference_library": "emcee"}})
+
+    for make in (FORMS["emcee"], lambda values: Numpyro(values, "AIES"), by_arviz):
+        runs = [make(thetas(seed=1)), make(thetas(seed=2))]
+        found = amc.risk(runs, fake_trace(thetas(draws=400)), clock=1.0, n_bootstrap=10)
         assert int(found["n_replicates"]) == 2
