@@ -12,7 +12,7 @@ from approxmcmc.contracts import AnySampler, Target, arrays_hashed_once
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.latents import refuse_folder, with_folder
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compiler.work import compiled_so_far
+from approxmcmc.engine.compiler.compilations import compiled_so_far
 from approxmcmc.engine.streams import seed_sequences
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
 from approxmcmc.further_runs import run_until_checks_pass

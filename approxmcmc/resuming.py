@@ -20,7 +20,7 @@ from approxmcmc.contracts import AnySampler, Component, Target
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.diagnostics.latents import refuse_folder, with_folder
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compiler.work import compiled_so_far
+from approxmcmc.engine.compiler.compilations import compiled_so_far
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.any_model import as_target
 from approxmcmc.runs import carry_out, completing, make_plan

@@ -21,8 +21,8 @@ from approxmcmc.diagnostics.convergence import LEAST_ESS, chains_agree, quality,
 from approxmcmc.diagnostics.diagnose import attributes, findings, report
 from approxmcmc.diagnostics.latents import with_latents
 from approxmcmc.diagnostics.modes import starts_apart
+from approxmcmc.engine.compiler.compilations import compiled_so_far
 from approxmcmc.engine.compiler.identity import known_content
-from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.engine.messages import tell
 from approxmcmc.engine.streams import chain_seeds

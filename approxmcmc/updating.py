@@ -250,13 +250,13 @@ def _outer(more: Regression, theta: np.ndarray) -> np.ndarray:
     compiled = more.likelihood.compile("slopes", more.responses)
     dim = theta.size
     total = np.zeros((dim, dim))
-    step = more.design.rows_of_a_sum
+    step = more.design.rows_per_summed_block
     for lo in range(0, more.n_obs, step):
         rows = slice(lo, min(lo + step, more.n_obs))
         eta = more.design.eta(theta, rows)
         slopes = np.empty(eta.shape)
         compiled(eta, more.responses, np.empty(0, dtype=np.int64), rows.start, rows.stop, slopes)
-        total += more.design.bend(slopes[:, None] * slopes[None], rows)
+        total += more.design.hessian(slopes[:, None] * slopes[None], rows)
     return total
 
 

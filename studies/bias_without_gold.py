@@ -3,9 +3,9 @@
 Independent draws of the Laplace approximation, pCN with rho = 0, are decided by sequential tests at several epsilons,
 with and without control variates; SGLD is judged too. `approxmcmc.bias` estimates the bias of each setting from its
 draws alone. On MNIST the estimates are compared with a long exact chain; chains on enumerated states give the coverage
-of the intervals; on Covertype the exact kernel mixes badly and the verdict must say so, unless influential rows give a
-better kernel; on dense data of 10^5 and 10^6 rows there is no other check; on a bimodal posterior a coupling lasts as
-long as chains need to change modes.
+of the intervals. On Covertype the exact kernel mixes badly and the verdict must say so, unless influential rows give a
+better kernel. On dense data of 10^5 and 10^6 rows there is no other check. On a bimodal posterior two coupled chains
+meet only after they have reached the same mode.
 """
 
 import functools
@@ -60,7 +60,7 @@ def bimodal(n: int = 5000):
 
 
 def targets(names, **changes) -> dict:
-    """Return the functions that make the posteriors in `names`; those in `changes` replace the ones of their name."""
+    """Return the functions that make the posteriors in `names`; `changes` holds other functions, by name."""
     every = {
         "mnist_7v9": functools.partial(tall_target, "mnist_7v9"),
         "covertype": functools.partial(tall_target, "covertype"),
@@ -85,9 +85,8 @@ def independent(test):
 
 def sgld(fit):
     """Return stochastic-gradient Langevin dynamics in the metric of the Laplace approximation."""
-    return amc.MetropolisHastings(
-        amc.proposals.StochasticGradientLangevin(0.02, 100, fit), amc.acceptance.AlwaysAccept()
-    )
+    proposal = amc.proposals.StochasticGradientLangevin(step_size=0.02, batch_size=100, preconditioner=fit)
+    return amc.MetropolisHastings(proposal, amc.acceptance.AlwaysAccept())
 
 
 def t_test(epsilon: float, batch_size: int):
@@ -127,21 +126,25 @@ def mnist_against_a_long_chain(results) -> list:
     """Plot the biases estimated from the draws against the gaps to a long exact chain, for every sampler."""
     import pandas as pd
 
-    name, frames = "mnist_7v9", {}
+    name = "mnist_7v9"
+    frames = {}
     for (target, label), traces in results.traces().items():
         estimate = results.bias(target, label)
         if target == name and estimate is not None:
-            gap = gap_to_gold(estimate, as_one_run(traces), reference_of(results.target(name), results.preset))
+            reference = reference_of(results.target(name), results.preset)
+            gap = gap_to_gold(estimate, as_one_run(traces), reference)
             table = estimate[["bias", "bias_lower", "bias_upper", "posterior_sd"]].to_dataframe()
             in_sds = table[["bias", "bias_lower", "bias_upper"]].div(table["posterior_sd"], axis=0)
             frames[label] = in_sds.join(gap, how="inner")
     if not frames:
         return []
-    rows = -(-len(frames) // 3)
-    figure, axes = subplots(rows, 3, figsize=(8.6, 2.9 * rows), squeeze=False)
+    panel_rows = math.ceil(len(frames) / 3)
+    figure, axes = subplots(panel_rows, 3, figsize=(8.6, 2.9 * panel_rows), squeeze=False)
     for axis, (label, table) in zip(axes.flat, frames.items(), strict=False):
-        reach = [table["bias"] - table["bias_lower"], table["bias_upper"] - table["bias"]]
-        axis.errorbar(table["gap"], table["bias"], yerr=reach, fmt="o", markersize=2.5, linewidth=0.7, color=COLOURS[0])
+        error_bars = [table["bias"] - table["bias_lower"], table["bias_upper"] - table["bias"]]
+        axis.errorbar(
+            table["gap"], table["bias"], yerr=error_bars, fmt="o", markersize=2.5, linewidth=0.7, color=COLOURS[0]
+        )
         axis.axline((0.0, 0.0), slope=1.0, color="gray", linewidth=0.8)
         axis.set_title(label)
         axis.set_xlabel("gap to the long chain")
@@ -154,15 +157,15 @@ def mnist_against_a_long_chain(results) -> list:
         "A point for each coefficient of MNIST, in posterior sds: the bias estimated by audits (95 % interval) against "
         "the difference of means from a long exact chain, which has Monte Carlo errors of both chains."
     )
-    in_sds = (
+    caption_of_agreement = (
         "rms z: root mean square of the differences in units of their standard errors; 1 where both are right. "
-        "Correlations mean nothing "
-        "where the biases are as small as the errors."
+        "Correlations mean nothing where the biases are as small as the errors."
     )
-    data = pd.concat([table.rename_axis("estimand").reset_index().assign(setting=k) for k, table in frames.items()])
+    points = [table.rename_axis("estimand").reset_index().assign(setting=label) for label, table in frames.items()]
+    data = pd.concat(points)
     return [
         Figure("Biases of MNIST against a long exact chain", caption, figure, data),
-        Table("Agreement on MNIST", in_sds, pd.DataFrame(rows)),
+        Table("Agreement on MNIST", caption_of_agreement, pd.DataFrame(rows)),
     ]
 
 

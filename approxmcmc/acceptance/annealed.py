@@ -20,7 +20,7 @@ import numpy as np
 from approxmcmc.acceptance import sequential_t
 from approxmcmc.acceptance.metropolis import ACCEPT, decision_on, log_ratio_of
 from approxmcmc.acceptance.rules import METROPOLIS
-from approxmcmc.acceptance.sequential_t import T_TEST_FORM, SequentialTState, SequentialTTest
+from approxmcmc.acceptance.sequential_t import SequentialTState, SequentialTTest, t_test_threshold_form
 from approxmcmc.contracts import AcceptanceTest, CompiledTest, Finding, Population, Target
 from approxmcmc.contracts.records import DECISIONS, EPSILON, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.checks import checked_integer
@@ -107,7 +107,7 @@ def threshold_form(rng: np.random.Generator, table: Evidence, log_rest: float, t
         return math.inf
     epoch = np.searchsorted(test.ends, test.decisions[0], side="right")
     sequential = SequentialTState(test.looks, test.critical[epoch], test.tol)
-    return T_TEST_FORM(rng, table, log_rest, sequential)
+    return t_test_threshold_form(rng, table, log_rest, sequential)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -272,7 +272,8 @@ class AnnealedEpsilon(AcceptanceTest):
         return CompiledTest(
             decide,
             lambda: state_at(0),
-            *METROPOLIS,
+            METROPOLIS.threshold,
+            METROPOLIS.probability,
             records=("epsilon", *self.test.build_test(target).records),
             threshold_form=threshold_form,
             state_at=state_at,

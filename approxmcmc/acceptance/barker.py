@@ -133,7 +133,7 @@ class MinibatchBarker(AcceptanceTest):
         """Return how many terms have been read at each look."""
         return look_sizes(n_obs, self.batch_size)
 
-    def law_unknown(self, method: str) -> str:
+    def why_law_unknown(self, method: str) -> str:
         """Return a message that names the setting which `method` does not support; "" if it supports all of them."""
         if method == "enumerate":
             return "" if self.max_error is None else f"enumeration excludes max_error, found {self!r}; leave it out"
@@ -201,5 +201,11 @@ class MinibatchBarker(AcceptanceTest):
         records = ("log_ratio_variance", "term_skewness", "skewness_ratio")
         audits = ("audit_acceptance_error", "audit_acceptance_noise")
         return CompiledTest(
-            decide, lambda: state, *BARKER, audit=audit, records=records + audits, threshold_form=threshold_form
+            decide,
+            lambda: state,
+            BARKER.threshold,
+            BARKER.probability,
+            audit=audit,
+            records=records + audits,
+            threshold_form=threshold_form,
         )

@@ -109,7 +109,7 @@ def conclude(
 
 
 decide = make_decide(half_width, conclude)
-BERNSTEIN_FORM = make_threshold_form(half_width)
+bernstein_threshold_form = make_threshold_form(half_width)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -226,7 +226,7 @@ class BernsteinTest(AcceptanceTest):
         return problems
 
     @property
-    def compares(self) -> bool:
+    def only_compares(self) -> bool:
         """True: it compares an estimate with the threshold."""
         return True
 
@@ -237,7 +237,14 @@ class BernsteinTest(AcceptanceTest):
         factors = bound_factors(looks, self.delta, self.p, self.bound)
         state = BernsteinState(looks, *factors, *self._term_range(target), observed)
         records = ("audited_mu_std", *(() if observed else ("range_violations",)))
-        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records, threshold_form=BERNSTEIN_FORM)
+        return CompiledTest(
+            decide,
+            lambda: state,
+            METROPOLIS.threshold,
+            METROPOLIS.probability,
+            records=records,
+            threshold_form=bernstein_threshold_form,
+        )
 
     def _term_range(self, target: Target | Population) -> CompiledTermRange:
         if not isinstance(self.range, str):

@@ -108,7 +108,7 @@ class ExactTest(AcceptanceTest):
         return True
 
     @property
-    def compares(self) -> bool:
+    def only_compares(self) -> bool:
         """True: it compares the log ratio with the threshold."""
         return True
 
@@ -117,7 +117,8 @@ class ExactTest(AcceptanceTest):
         return CompiledTest(
             decide,
             nothing_kept,
-            *RULES[self.rule],
+            RULES[self.rule].threshold,
+            RULES[self.rule].probability,
             log_likelihood=kept_log_likelihood,
             keep_log_likelihood=keep_log_likelihood,
             is_audited=False,

@@ -61,10 +61,12 @@ class SequentialTState(NamedTuple):
 @compiled
 def half_width(evidence: Evidence, test: SequentialTState, look: int, n: int) -> float:
     """Return G_j s_j, the distance from mu_0 at which a look decides; 0 if the look stops the test by tolerance."""
-    if test.critical[look] == math.inf:
+    if test.critical[look] == math.inf:  # inf * s would be NaN for s = 0
         return math.inf
     s = standard_error(evidence.moments, n, evidence.n_obs)
-    return 0.0 if test.tol > 0.0 and evidence.n_obs * s <= test.tol else test.critical[look] * s
+    if test.tol > 0.0 and evidence.n_obs * s <= test.tol:
+        return 0.0
+    return test.critical[look] * s
 
 
 @compiled
@@ -77,12 +79,18 @@ def conclude(
     count: np.ndarray,
     value: np.ndarray,
 ) -> None:
-    """Record how far the largest term lies from the mean, and whether the tolerance alone ended the test."""
+    """Record how far the largest term lies from the mean, and whether the tolerance alone ended the test.
+
+    `distance` is lbar - mu_0 at the last look.
+    """
     if n == evidence.n_obs:  # the answer is exact, whatever the tails
         return
     moments = evidence.moments
     s = standard_error(moments, n, evidence.n_obs)
-    if test.tol > 0.0 and evidence.n_obs * s <= test.tol and not abs(distance) > test.critical[look] * s:
+    within_tolerance = test.tol > 0.0 and evidence.n_obs * s <= test.tol
+    # Not <=, because the critical value may be infinite and s 0: the product is then NaN, and the test did not decide.
+    decided_by_t = abs(distance) > test.critical[look] * s
+    if within_tolerance and not decided_by_t:
         count[TOLERANCE_STOPS] += 1
     s_l = standard_deviation(moments)
     if s_l > 0.0:
@@ -90,7 +98,7 @@ def conclude(
 
 
 decide = make_decide(half_width, conclude)
-T_TEST_FORM = make_threshold_form(half_width)
+t_test_threshold_form = make_threshold_form(half_width)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -148,8 +156,10 @@ class SequentialTTest(AcceptanceTest):
     order: str = "auto"
 
     def __post_init__(self) -> None:
-        """Check the ranges; `look_sizes` and `critical_values` check most of them."""
-        critical_values(look_sizes(2, self.batch_size, self.growth), self.epsilon, shape=self.boundary_shape)
+        """Check the ranges."""
+        # These functions check the other settings; the number of data, 2, does not matter.
+        looks = look_sizes(2, self.batch_size, self.growth)
+        critical_values(looks, self.epsilon, shape=self.boundary_shape)
         check_order(self.order, who="SequentialTTest")
         if not 0.0 <= self.tol < math.inf:
             raise InvalidInputError(f"SequentialTTest: tol must be finite and at least 0 (off), found {self.tol!r}")
@@ -182,9 +192,9 @@ class SequentialTTest(AcceptanceTest):
         >>> round(test.epsilon, 4)
         0.0055
         """
-        looks: dict[str, Any] = {"batch_size": batch_size, "growth": growth, "boundary_shape": boundary_shape}
-        epsilon = epsilon_for_type_one_error(type_one_error, n_obs=n_obs, **looks)
-        return cls(epsilon=epsilon, **looks)
+        settings: dict[str, Any] = {"batch_size": batch_size, "growth": growth, "boundary_shape": boundary_shape}
+        epsilon = epsilon_for_type_one_error(type_one_error, n_obs=n_obs, **settings)
+        return cls(epsilon=epsilon, **settings)
 
     def reads_all(self, n_obs: int) -> bool:
         """Return whether the test never stops early, or has one look."""
@@ -207,8 +217,8 @@ class SequentialTTest(AcceptanceTest):
         """Return the same test at another epsilon."""
         return dataclasses.replace(self, epsilon=epsilon)
 
-    def law_unknown(self, method: str) -> str:
-        """Return "", or, for "gaussian" with ``tol > 0``, the reason: this method does not cover stops by tolerance."""
+    def why_law_unknown(self, method: str) -> str:
+        """Return why the acceptance probability is unknown: "gaussian" does not cover stops by tolerance; else ""."""
         if method == "enumerate" or self.tol == 0.0:
             return ""
         return (
@@ -229,13 +239,19 @@ class SequentialTTest(AcceptanceTest):
     def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
         """Return error probability and data fraction of a decision; None with ``tol > 0`` and early stops."""
         if self.reads_all(n_obs) or self.tol > 0.0:
-            return super().decision_law(mu_std, n_obs)
+            return super().decision_law(mu_std, n_obs)  # None unless all data are read
         law = sequential_test_error(mu_std, n_obs=n_obs, **self._boundary)
         return DecisionLaw(law["error"].values, law["data_fraction"].values)
 
     @property
     def _boundary(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("epsilon", "batch_size", "growth", "boundary_shape")}
+        """The settings that fix the looks and their critical values."""
+        return {
+            "epsilon": self.epsilon,
+            "batch_size": self.batch_size,
+            "growth": self.growth,
+            "boundary_shape": self.boundary_shape,
+        }
 
     def expected_errors(self, stats: "xr.Dataset") -> np.ndarray | None:
         """Return the error that the recursion predicts for each audited decision; None if it is unknown."""
@@ -263,7 +279,7 @@ class SequentialTTest(AcceptanceTest):
         return problems
 
     @property
-    def compares(self) -> bool:
+    def only_compares(self) -> bool:
         """True: it compares an estimate with the threshold."""
         return True
 
@@ -271,7 +287,14 @@ class SequentialTTest(AcceptanceTest):
         """Compile the test; a population smaller than one look is read as a whole."""
         state = self.state_for(target.n_obs)
         records = ("max_term_ratio", "audited_mu_std", *(("tolerance_stops",) if self.tol > 0.0 else ()))
-        return CompiledTest(decide, lambda: state, *METROPOLIS, records=records, threshold_form=T_TEST_FORM)
+        return CompiledTest(
+            decide,
+            lambda: state,
+            METROPOLIS.threshold,
+            METROPOLIS.probability,
+            records=records,
+            threshold_form=t_test_threshold_form,
+        )
 
     def state_for(self, n_obs: int) -> SequentialTState:
         """Return looks and critical values for `n_obs` terms; the last look needs no critical value."""

@@ -255,7 +255,8 @@ class ThinnedTest(AcceptanceTest):
         return CompiledTest(
             make_decide(rate),
             make_state,
-            *METROPOLIS,
+            METROPOLIS.threshold,
+            METROPOLIS.probability,
             is_audited=False,
             records=("expected_reads", "range_violations"),
             attrs={} if math.isnan(expected) else {"setup_expected_reads": expected},

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.engine.compiler.work import Compiled, compiled_so_far
+from approxmcmc.engine.compiler.compilations import Compilations, compiled_so_far
 from approxmcmc.engine.files.paths import size_of, user_cache
 
 # rows of most examples and of the large ones; columns of the one-hot code
@@ -140,7 +140,7 @@ def warm(args: argparse.Namespace) -> int:
     return 0
 
 
-def _text(before: Compiled) -> str:
+def _text(before: Compilations) -> str:
     now = compiled_so_far()
     n_compiled = now.kernels - before.kernels
     brought = now.shipped - before.shipped

@@ -128,7 +128,7 @@ class AcceptanceTest(Component, abc.ABC):
         return True
 
     @property
-    def compares(self) -> bool:
+    def only_compares(self) -> bool:
         """Whether the test only compares an estimate of the log ratio with the threshold.
 
         Slice sampling requires this. False, for example, for a test that accepts with the right probability only on
@@ -186,7 +186,7 @@ class AcceptanceTest(Component, abc.ABC):
 
     # --- its law ---
 
-    def law_unknown(self, method: str) -> str:
+    def why_law_unknown(self, method: str) -> str:
         """Return why the acceptance probability is unknown by a method, "gaussian" or "enumerate"; "" if it is known.
 
         Not called if the test reads all data, or does not use the ratio.
@@ -201,7 +201,7 @@ class AcceptanceTest(Component, abc.ABC):
 
         Both must be finite; `rule` is the rule of the threshold, "metropolis" or "barker".
         """
-        raise NotImplementedError(self.law_unknown("gaussian"))
+        raise NotImplementedError(self.why_law_unknown("gaussian"))
 
     def enumerated_probability(self, differences: np.ndarray, log_rest: np.ndarray, rule: str) -> np.ndarray:
         """Return the acceptance probability, averaged over all equally likely orders of the terms; shape (pairs,).
@@ -209,7 +209,7 @@ class AcceptanceTest(Component, abc.ABC):
         A pair is (theta, theta'). `differences` holds its terms l_i = log p(x_i|theta') - log p(x_i|theta), divided by
         the temperature, shape (pairs, N); `log_rest` the rest of the log ratio, shape (pairs,).
         """
-        raise NotImplementedError(self.law_unknown("enumerate"))
+        raise NotImplementedError(self.why_law_unknown("enumerate"))
 
     def decision_law(self, mu_std: np.ndarray, n_obs: int) -> DecisionLaw | None:
         """Return error and data fraction of decisions at `mu_std`, in the Gaussian regime; None if unknown.

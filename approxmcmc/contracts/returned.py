@@ -8,7 +8,7 @@ import numpy as np
 
 
 class ReturnedVariables(abc.ABC):
-    """The deterministics of a model: functions of its free variables, computed from the draws of a finished run."""
+    """Functions of a model's free variables, computed from the draws of a finished run; PyMC's deterministics."""
 
     wanted: Sequence[str] | None = None
     """Names of the deterministics to store, whatever their size; None: all, as far as they fit."""
@@ -30,7 +30,7 @@ class ReturnedVariables(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def why_not(self) -> Mapping[str, str]:
+    def why_not_computed(self) -> Mapping[str, str]:
         """Why some deterministics cannot be computed from draws, by name; empty if all can."""
 
     @abc.abstractmethod

@@ -116,7 +116,7 @@ class PilotTest(AcceptanceTest):
             at_theta, at_proposed, differences = np.full((3, target.n_obs), math.nan)
             return AllTerms(at_theta, at_proposed, differences, np.zeros(1))
 
-        return CompiledTest(decide, unknown, *METROPOLIS, is_audited=False)
+        return CompiledTest(decide, unknown, METROPOLIS.threshold, METROPOLIS.probability, is_audited=False)
 
 
 def collect_pairs(

@@ -19,7 +19,7 @@ import xarray as xr
 from approxmcmc.diagnostics.clock import with_clock
 from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError, warn
 
-RECORDS = {  # of the sampler, by the names of ArviZ
+NAMES_OF_RECORDS = {  # ArviZ's names of the sampler's records, by CmdStan's
     "lp__": "lp",
     "accept_stat__": "acceptance_rate",
     "stepsize__": "step_size",
@@ -58,20 +58,23 @@ def read_cmdstan(path: Path) -> xr.DataTree:
             f"{settings.get('method', 'unknown')!r} and the columns {names[:4]}."
         )
     table = _draws(path, lines, names)
-    seconds = {what: float(number) for number, what in SECONDS.findall("\n".join(lines))}
+    seconds = {phase: float(number) for number, phase in SECONDS.findall("\n".join(lines))}
     if "Sampling" not in seconds:
-        asked = settings.get("num_samples", "an unknown number of")
+        n_requested = settings.get("num_samples", "an unknown number of")
         warn(
             f"The file {str(path)!r} ends before CmdStan states the seconds of the run: {len(table)} draws after the "
-            f"warm-up, of {asked}, were read. The run was stopped, or still goes on.",
+            f"warm-up, of {n_requested}, were read. The run was stopped, or still goes on.",
             ApproxMCMCWarning,
         )
-    is_record = [name.endswith("__") for name in names]
-    columns = {name: table[:, k] for k, name in enumerate(names)}
-    records = {RECORDS.get(name, name): columns[name] for name, yes in zip(names, is_record, strict=True) if yes}
+    records: dict[str, np.ndarray] = {}
+    parameters: dict[str, np.ndarray] = {}
+    for name, column in zip(names, table.T, strict=True):
+        if name.endswith("__"):
+            records[NAMES_OF_RECORDS.get(name, name)] = column
+        else:
+            parameters[name] = column
     if "diverging" in records:
         records["diverging"] = records["diverging"] > 0
-    parameters = {name: columns[name] for name, yes in zip(names, is_record, strict=True) if not yes}
     tree = xr.DataTree.from_dict({"posterior": _dataset(_arrays(parameters)), "sample_stats": _dataset(records)})
     tree["posterior"].attrs |= {"inference_library": "stan"}
     return with_clock(tree, seconds.get("Sampling"), seconds.get("Warm-up"))
@@ -85,10 +88,10 @@ def _draws(path: Path, lines: Sequence[str], names: Sequence[str]) -> np.ndarray
     rows = [line.split(",") for line in lines[start:] if line and not line.startswith("#")]
     if rows and len(rows[-1]) < len(names):  # the run was stopped while it wrote this row
         rows = rows[:-1]
-    wrong = next((row for row in rows if len(row) != len(names)), None)
-    if wrong is not None:
+    bad_row = next((row for row in rows if len(row) != len(names)), None)
+    if bad_row is not None:
         raise InvalidInputError(
-            f"A row of {str(path)!r} needs {len(names)} numbers, one for each name; found {len(wrong)} in one."
+            f"A row of {str(path)!r} needs {len(names)} numbers, one for each name; found {len(bad_row)} in one."
         )
     try:
         return np.array(rows, dtype=np.float64).reshape(len(rows), len(names))
@@ -105,15 +108,18 @@ def _arrays(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
             variable = name
             indices = []
         entries.setdefault(variable, {})[tuple(int(index) - 1 for index in indices)] = values
-    return {variable: _array(variable, placed) for variable, placed in entries.items()}
+    return {variable: _array(variable, by_indices) for variable, by_indices in entries.items()}
 
 
-def _array(variable: str, placed: Mapping[tuple[int, ...], np.ndarray]) -> np.ndarray:
-    shape = tuple(np.max(list(placed), axis=0) + 1) if all(placed) else ()
-    if len(placed) != np.prod(shape, dtype=int):
-        raise InvalidInputError(f"{variable!r} needs {shape} entries, one for each place; found {len(placed)}.")
-    array = np.empty((len(next(iter(placed.values()))), *shape))
-    for position, values in placed.items():
+def _array(variable: str, entries: Mapping[tuple[int, ...], np.ndarray]) -> np.ndarray:
+    """Return the entries of one variable, each of shape (draw,), by indices from 0; () for a scalar."""
+    is_scalar = () in entries
+    shape = () if is_scalar else tuple(np.max(list(entries), axis=0) + 1)
+    if len(entries) != np.prod(shape, dtype=int):
+        raise InvalidInputError(f"{variable!r} needs {shape} entries, one for each place; found {len(entries)}.")
+    n_draws = len(next(iter(entries.values())))
+    array = np.empty((n_draws, *shape))
+    for position, values in entries.items():
         entry: tuple[Any, ...] = (slice(None), *position)
         array[entry] = values
     return array
@@ -125,5 +131,5 @@ def _dataset(arrays: Mapping[str, np.ndarray]) -> xr.Dataset:
         name: (("chain", "draw", *(f"{name}_dim_{k}" for k in range(array.ndim - 1))), array[None])
         for name, array in arrays.items()
     }
-    n_draws = len(next(iter(arrays.values()), ()))
+    n_draws = len(next(iter(arrays.values()))) if arrays else 0
     return xr.Dataset(variables, coords={"chain": [0], "draw": np.arange(n_draws)})

@@ -54,7 +54,7 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.expansion.linear import squared_lengths
 
 SLOPE_WEIGHT = 3.0
-BEND_WEIGHT = 0.5
+CURVATURE_WEIGHT = 0.5
 DRAWN_ROWS = 4096  # rows from which `sharper_units` computes the units
 UNSEEN = 0.1  # share of a draw added in each direction, in case no drawn row points there
 # How far bounds hold, in units of the pilot's largest radius. At 1.15 the sampler used the exact sum in 1.5 % of the
@@ -113,8 +113,8 @@ def residual_rates(third: np.ndarray, leverages: np.ndarray, shifts: np.ndarray)
     spread = np.sqrt(leverages)
     moved = np.abs(shifts)
     of_slope = moved[:, 0] * spread / SLOPE_WEIGHT
-    of_bend = moved[:, 1] * leverages / BEND_WEIGHT
-    return np.maximum(np.maximum(third * (spread * leverages) / 6.0, of_bend), of_slope) + ROUNDING
+    of_curvature = moved[:, 1] * leverages / CURVATURE_WEIGHT
+    return np.maximum(np.maximum(third * (spread * leverages) / 6.0, of_curvature), of_slope) + ROUNDING
 
 
 def sharper_units(ways: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
@@ -163,8 +163,8 @@ def residual_range(
             moved[moved <= ROUNDING] = 0.0  # Taylor's own
             return np.array([(moved[:, 0] * spread).max(), (moved[:, 1] * spread**2).max(), spread.max()])
 
-        slope, bend, spread = np.max(list(over_blocks(largest_of, len(numbers))), axis=0)
-        twice = [2.0 * factor for factor in (slope, bend, bound / 6.0 * spread**3)]
+        slope, curvature, spread = np.max(list(over_blocks(largest_of, len(numbers))), axis=0)
+        twice = [2.0 * factor for factor in (slope, curvature, bound / 6.0 * spread**3)]
         kernel, constants = reach_along_path(twice, math.inf, center, units)
         return CompiledTermRange(kernel, constants), float(changes_between(draws, kernel, constants).mean())
 
@@ -328,7 +328,7 @@ def reach_of(target: BoundedRows, order: int, center: np.ndarray, where: BoundOf
     """Return the function M of two states, a kernel, and its constants, for residuals of an expansion at `center`."""
     weights = (0.0, 1.0, 0.0) if order == 1 else (0.0, 0.0, 1.0)
     if where.is_averaged:
-        weights = SLOPE_WEIGHT, BEND_WEIGHT, 1.0
+        weights = SLOPE_WEIGHT, CURVATURE_WEIGHT, 1.0
     reach: Any = reach_along_path if target.design.n_predictors == 1 else reach_in_space
     kernel, constants = reach(weights, where.farthest, center, where.units)
     return kernel, constants

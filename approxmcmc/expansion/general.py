@@ -52,10 +52,10 @@ def difference_steps(
         for _ in range(8):
             shift = np.zeros(len(theta))
             shift[j] = step
-            bend = abs(log_likelihood(theta + shift) - 2.0 * middle + log_likelihood(theta - shift))
-            if np.isfinite(bend):
-                visible = bend > 1e-10 * (1.0 + abs(middle))
-                steps[j] = step * RELATIVE_STEP * np.sqrt(n_obs / bend) if visible else step
+            second_difference = abs(log_likelihood(theta + shift) - 2.0 * middle + log_likelihood(theta - shift))
+            if np.isfinite(second_difference):
+                visible = second_difference > 1e-10 * (1.0 + abs(middle))
+                steps[j] = step * RELATIVE_STEP * np.sqrt(n_obs / second_difference) if visible else step
                 break
             step *= 0.1  # over the edge of the support
         else:
@@ -253,17 +253,17 @@ class GeneralExpansion(Expansion):
         hessian = np.empty((self.dim, self.dim))
         for j in range(self.dim):
             step = self._known_steps.get(j, 0.1 * RELATIVE_STEP * max(1.0, abs(theta[j])))
-            hessian[j] = self._bend(theta, j, step)
+            hessian[j] = self._second_differences(theta, j, step)
             # Differences of gradients are much less accurate with a step that is too long than with one that is too
             # short: with a rare category, a typical term bends on a scale beyond which its few rows are straight.
             usual_step = RELATIVE_STEP * np.sqrt(self.compiled.n_obs / max(abs(hessian[j, j]), 1e-300))
             if np.isfinite(usual_step) and usual_step < 1e100 and not SHORTEST * usual_step < step < 10.0 * usual_step:
                 step = usual_step
-                hessian[j] = self._bend(theta, j, usual_step)
+                hessian[j] = self._second_differences(theta, j, usual_step)
             self._known_steps[j] = step
         return Quadratic(self.log_likelihood(theta), self.gradient(theta), 0.5 * (hessian + hessian.T))
 
-    def _bend(self, theta: np.ndarray, j: int, step: float) -> np.ndarray:
+    def _second_differences(self, theta: np.ndarray, j: int, step: float) -> np.ndarray:
         shift = np.zeros(self.dim)
         shift[j] = step
         return (self.gradient(theta + shift) - self.gradient(theta - shift)) / (2.0 * step)

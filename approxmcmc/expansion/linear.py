@@ -126,9 +126,9 @@ def _make_derivatives(derivatives_eta: Callable[[float, float], tuple[float, flo
         for k in range(eta.shape[0]):
             predictor = eta[k]
             slopes = first[k]
-            bends = second[k]
+            curvatures = second[k]
             for i in range(predictor.shape[0]):
-                slopes[i], bends[i] = derivatives_eta(predictor[i], y[i])
+                slopes[i], curvatures[i] = derivatives_eta(predictor[i], y[i])
 
     return derivatives
 
@@ -143,13 +143,13 @@ def times(rows: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 @np.errstate(over="ignore", invalid="ignore")
 def add_up(
-    rows: np.ndarray, values: np.ndarray, slopes: np.ndarray, bends: np.ndarray, scaled: np.ndarray
+    rows: np.ndarray, values: np.ndarray, slopes: np.ndarray, curvatures: np.ndarray, scaled: np.ndarray
 ) -> np.ndarray:
-    """Return sum values, X' slopes and X' diag(bends) X of some rows, in one vector; `scaled` is scratch for X."""
+    """Return sum values, X' slopes and X' diag(curvatures) X of some rows, in one vector; `scaled` is scratch for X."""
     n, dim = rows.shape
     tile = rows_of_tile(dim)
     whole = n - n % tile
-    scaled = np.multiply(rows, bends[:, None], out=scaled[:n])
+    scaled = np.multiply(rows, curvatures[:, None], out=scaled[:n])
     stack, left, slope = (array[:whole].reshape(-1, tile, array[0].size) for array in (rows, scaled, slopes[:, None]))
     gradient = np.matmul(slope.transpose(0, 2, 1), stack).sum(axis=0)[0] + slopes[whole:] @ rows[whole:]
     hessian = np.matmul(left.transpose(0, 2, 1), stack).sum(axis=0) + scaled[whole:].T @ rows[whole:]
@@ -211,13 +211,15 @@ def look(rows: np.ndarray, y: np.ndarray, functions: RowFunctions, law: Law) -> 
     spread = left.std(axis=0)
     if law.averaged:
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
-        slopes, bends = functions.derivatives(eta + np.sqrt(leverage) * nodes[:, None], y)
-        slope, bend = (np.einsum("k,kn->n", weights / weights.sum(), of_draws) for of_draws in (slopes, bends))
-        mean = left + delta * (first - slope + delta * (half - 0.5 * bend))
+        slopes, curvatures = functions.derivatives(eta + np.sqrt(leverage) * nodes[:, None], y)
+        slope, curvature = (
+            np.einsum("k,kn->n", weights / weights.sum(), of_draws) for of_draws in (slopes, curvatures)
+        )
+        mean = left + delta * (first - slope + delta * (half - 0.5 * curvature))
         other = mean.std(axis=0)
         better = ~wall & (other * other < WORTH * spread * spread)
         first = np.where(better, slope, first)
-        half = np.where(better, 0.5 * bend, half)
+        half = np.where(better, 0.5 * curvature, half)
         spread = np.where(better, other, spread)
         left = np.where(better, mean, left)
     return Looked(eta, value, first, half, left, spread, wall)
@@ -288,14 +290,14 @@ def make_linear_residuals(
         columns = np.empty((3, n), y.dtype)  # one allocation; complex for `DistinctRows`
         responses = columns[0]
         slope = columns[1].real
-        bend = columns[2].real
+        half_curvature = columns[2].real
         for i in range(n):
             datum = datum_at(order, lo + i)
             responses[i] = y[datum]
             slope[i] = expansion[datum, 0]
-            bend[i] = expansion[datum, 1]
+            half_curvature[i] = expansion[datum, 1]
         for i in range(n):
-            fitted = out[i] * (slope[i] + out[i] * bend[i])
+            fitted = out[i] * (slope[i] + out[i] * half_curvature[i])
             out[i] = loglik_eta(out[i], responses[i]) - fitted
 
     return linear_residuals
@@ -407,14 +409,14 @@ class LinearExpansion(Expansion):
                 rows, y = self._read(piece)
                 eta = times(rows, theta)
                 value = self.functions.terms(eta, y)
-                slopes, bends = self.functions.derivatives(eta, y)
-                bends *= self.order == 2
-                sums[2:] += add_up(rows, value, slopes, bends, scaled)
+                slopes, curvatures = self.functions.derivatives(eta, y)
+                curvatures *= self.order == 2
+                sums[2:] += add_up(rows, value, slopes, curvatures, scaled)
                 if not np.isfinite(sums).all():
-                    check_finite(np.column_stack([value, slopes, bends]), self.first_row + piece.start, theta)
+                    check_finite(np.column_stack([value, slopes, curvatures]), self.first_row + piece.start, theta)
                 if len(out):
-                    out[piece, 0] = slopes - bends * eta
-                    out[piece, 1] = 0.5 * bends
+                    out[piece, 0] = slopes - curvatures * eta
+                    out[piece, 1] = 0.5 * curvatures
                     lengths = squared_lengths(rows)
                     longest = max(longest, float(lengths.max()))
                     cubes = lengths * np.sqrt(lengths)
@@ -510,12 +512,12 @@ class LinearExpansion(Expansion):
             for piece in pieces(lo, hi, dim):
                 rows, y = self._read(piece)
                 found = look(rows, y, self.functions, about)
-                bends = 2.0 * found.half
-                sums = add_up(rows, found.value, found.first, bends, scaled)
+                curvatures = 2.0 * found.half
+                sums = add_up(rows, found.value, found.first, curvatures, scaled)
                 if not np.isfinite(sums).all():
-                    rows_of_expansion = np.column_stack([found.value, found.first, bends])
+                    rows_of_expansion = np.column_stack([found.value, found.first, curvatures])
                     check_finite(rows_of_expansion, self.first_row + piece.start, center)
-                numbers[piece, 0] = found.first - bends * found.eta
+                numbers[piece, 0] = found.first - curvatures * found.eta
                 numbers[piece, 1] = found.half
                 walls[piece] = found.wall
                 if len(spreads):
@@ -529,8 +531,8 @@ class LinearExpansion(Expansion):
     def _left_of(self, rows: np.ndarray, draws: np.ndarray, numbers: np.ndarray) -> np.ndarray:
         """Return the residuals of `rows` at `draws`, up to a constant for each row; shape (rows, draws)."""
         eta = self._predictors(rows, draws)
-        slope, bend = numbers[rows].T[:, None]
-        return (self.functions.terms(eta, self.y[rows]) - eta * (slope + eta * bend)).T
+        slope, half_curvature = numbers[rows].T[:, None]
+        return (self.functions.terms(eta, self.y[rows]) - eta * (slope + eta * half_curvature)).T
 
     @over_all_rows
     def _write_terms(self, draws: np.ndarray, *, out: np.ndarray) -> int:
@@ -555,10 +557,10 @@ class LinearExpansion(Expansion):
 
         def block(lo: int, hi: int) -> np.ndarray:
             block_of_X = np.asarray(X[rows[lo:hi]])
-            slope, bend = numbers[rows[lo:hi]].T
+            slope, half_curvature = numbers[rows[lo:hi]].T
             eta = block_of_X @ center
-            gradient = (slope + 2.0 * bend * eta) @ block_of_X
-            hessian = (block_of_X * (2.0 * bend[:, None])).T @ block_of_X
+            gradient = (slope + 2.0 * half_curvature * eta) @ block_of_X
+            hessian = (block_of_X * (2.0 * half_curvature[:, None])).T @ block_of_X
             return np.concatenate([[0.0], gradient, hessian.ravel()])
 
         sums = sum_over_blocks(block, len(rows)) if len(rows) else np.zeros(1 + dim + dim * dim)
@@ -576,7 +578,7 @@ class LinearExpansion(Expansion):
         return self.functions.derivatives(eta, np.array(self.y[rows]))
 
     def shifts(self, here: RowsAround, numbers: np.ndarray) -> np.ndarray:
-        """Return by how much slope and bend of rows differ from Taylor's; `numbers` holds their (a_i, b_i)."""
+        """Return by how much slope and curvature of rows differ from Taylor's; `numbers` holds their (a_i, b_i)."""
         a, b = numbers.T
         return np.column_stack([a + 2.0 * b * here.eta - here.first, b - 0.5 * here.second])
 

@@ -106,7 +106,7 @@ class Posterior:
         normal = self.target.normal_prior
         if normal is not None:
             return Quadratic(value, slope, -np.diag(normal[1]))
-        hessian = np.array([self._prior_bend(theta, j) for j in range(theta.size)])
+        hessian = np.array([self._prior_second_differences(theta, j) for j in range(theta.size)])
         if not (np.isfinite(value) and np.isfinite(slope).all() and np.isfinite(hessian).all()):
             raise NotFiniteError(
                 f"{self.target!r}: the log prior is not finite around theta = {theta}; start, or expand, inside the "
@@ -122,7 +122,7 @@ class Posterior:
             )
         return Quadratic(value, slope, 0.5 * (hessian + hessian.T))
 
-    def _prior_bend(self, theta: np.ndarray, j: int) -> np.ndarray:
+    def _prior_second_differences(self, theta: np.ndarray, j: int) -> np.ndarray:
         """Return row j of the Hessian of the log prior, by central differences of its gradient."""
         shift = np.zeros(theta.size)
         shift[j] = STEP * max(1.0, abs(theta[j]))

@@ -78,7 +78,7 @@ class PredictorExpansion(Expansion):
             self._fill(theta, lo, hi, numbers)
             return self._sum(numbers, self._where(lo, hi))
 
-        total = sum_over_blocks(block, self.n_rows, self.design.rows_of_a_sum)
+        total = sum_over_blocks(block, self.n_rows, self.design.rows_per_summed_block)
         return Quadratic(self.weight * total.value, self.weight * total.gradient, self.weight * total.hessian)
 
     def _where(self, lo: int, hi: int) -> slice | np.ndarray:
@@ -93,19 +93,19 @@ class PredictorExpansion(Expansion):
         numbers[:, : self.K] = eta.T
         numbers[:, self.K :] = derivatives
         check_finite(numbers, self.first_row + lo, theta)
-        bends = numbers[:, 2 * self.K + 1 :]
-        bends[:, self.upper[0] == self.upper[1]] *= 0.5
-        bends *= self.order == 2
+        curvatures = numbers[:, 2 * self.K + 1 :]
+        curvatures[:, self.upper[0] == self.upper[1]] *= 0.5
+        curvatures *= self.order == 2
 
     def _sum(self, numbers: np.ndarray, rows: slice | np.ndarray) -> Quadratic:
         """Return the sum of the expansions of `rows`; `numbers` holds those of these rows, in the same order."""
         K = self.K
-        bends = np.zeros((K, K, len(numbers)))
+        curvatures = np.zeros((K, K, len(numbers)))
         if self.order == 2:
-            bends[*self.upper] = numbers[:, 2 * K + 1 :].T
-            bends += bends.transpose(1, 0, 2)  # the diagonal holds halves
-        gradient = self.design.slope(np.ascontiguousarray(numbers[:, K + 1 : 2 * K + 1].T), rows)
-        return Quadratic(float(numbers[:, K].sum()), gradient, self.design.bend(bends, rows))
+            curvatures[*self.upper] = numbers[:, 2 * K + 1 :].T
+            curvatures += curvatures.transpose(1, 0, 2)  # the diagonal holds halves
+        gradient = self.design.gradient(np.ascontiguousarray(numbers[:, K + 1 : 2 * K + 1].T), rows)
+        return Quadratic(float(numbers[:, K].sum()), gradient, self.design.hessian(curvatures, rows))
 
     def around(self, center: np.ndarray, cholesky: np.ndarray, rows: Any) -> RowsAround:
         """Return the same as `LinearExpansion.around`, for rows with one predictor."""
@@ -121,7 +121,10 @@ class PredictorExpansion(Expansion):
         return values[:, 1].copy(), values[:, 2].copy()
 
     def shifts(self, here: RowsAround, numbers: np.ndarray) -> np.ndarray:
-        """Return by how much slope and bend of rows differ from Taylor's; `numbers` holds their (eta, f, g, H / 2)."""
+        """Return by how much slope and curvature of rows differ from Taylor's; shape (rows, 2).
+
+        `numbers` holds their (eta, f, g, H / 2).
+        """
         return np.column_stack([numbers[:, 2] - here.first, numbers[:, 3] - 0.5 * here.second])
 
     def total(self, center: np.ndarray, numbers: np.ndarray, rows: np.ndarray) -> Quadratic:
@@ -130,7 +133,7 @@ class PredictorExpansion(Expansion):
         def block(lo: int, hi: int) -> Quadratic:
             return self._sum(numbers[rows[lo:hi]], rows[lo:hi])
 
-        return sum_over_blocks(block, len(rows), self.design.rows_of_a_sum)
+        return sum_over_blocks(block, len(rows), self.design.rows_per_summed_block)
 
     def survey(
         self, center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray, out: np.ndarray, *, averaged: bool

@@ -292,8 +292,8 @@ def _cloglog_second_within(
     """Return the largest -r (1 - w - r), at the t nearest to its maximum, or exp(t)."""
     hazard = np.exp(np.clip(STEEPEST_OF_CLOGLOG, eta - reach, np.minimum(eta + reach, 700.0)))
     ratio = _ratio(hazard)
-    bend = np.where(hazard < SMALL_HAZARD, 0.5 * hazard, ratio * (hazard + ratio - 1.0))
-    return _of_one_or_zero(y, bend, eta + reach)
+    curvature = np.where(hazard < SMALL_HAZARD, 0.5 * hazard, ratio * (hazard + ratio - 1.0))
+    return _of_one_or_zero(y, curvature, eta + reach)
 
 
 def _cloglog_third_within(

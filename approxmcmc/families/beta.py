@@ -72,11 +72,11 @@ def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[fl
     log_odds = math.log(y / (1.0 - y))
     log_rest = math.log1p(-y)
     in_eta = log_odds - digamma(a) + digamma(b)
-    bend_a = a * trigamma(a)
-    bend_b = b * trigamma(b)
+    scaled_trigamma_a = a * trigamma(a)
+    scaled_trigamma_b = b * trigamma(b)
     first = a * (log_odds - digamma(a)) - b * digamma(b) + shape * (digamma(shape) + log_rest)
-    last = first - a * bend_a - b * bend_b + shape * shape * trigamma(shape)
-    return spread * (in_eta - bend_a + bend_b), last
+    last = first - a * scaled_trigamma_a - b * scaled_trigamma_b + shape * shape * trigamma(shape)
+    return spread * (in_eta - scaled_trigamma_a + scaled_trigamma_b), last
 
 
 def _minus_log_of_both(y: np.ndarray, size: np.ndarray) -> Any:
@@ -92,12 +92,12 @@ def _is_between(y: np.ndarray, size: np.ndarray) -> Any:
 class _Interval(NamedTuple):
     """What bounds read of abs(t - eta_i) <= reach_i: v and abs(v'), and both a and b at each end.
 
-    `spread` and `bend` are the largest v = shape m (1 - m) and abs(v') = v abs(1 - 2 m). They bound v'' too:
+    `spread` and `steepness` are the largest v = shape m (1 - m) and abs(v') = v abs(1 - 2 m). They bound v'' too:
     v'' = v (1 - 6 m (1 - m)), which is at most v.
     """
 
     spread: np.ndarray
-    bend: np.ndarray
+    steepness: np.ndarray
     least_a: np.ndarray
     largest_a: np.ndarray
     least_b: np.ndarray
@@ -166,7 +166,7 @@ def _second_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: floa
 
     within = _interval(eta, shape, reach)
     curvature = polygamma(1, within.least_a) + polygamma(1, within.least_b)
-    bound: np.ndarray = within.bend * _largest_distance(y, within) + within.spread**2 * curvature
+    bound: np.ndarray = within.steepness * _largest_distance(y, within) + within.spread**2 * curvature
     return np.where(np.isinf(reach), _largest_part(y, shape, within) + _largest_curvature(shape), bound)
 
 
@@ -183,7 +183,7 @@ def _third_within(eta: np.ndarray, y: np.ndarray, size: np.ndarray, shape: float
     curvature = polygamma(1, within.least_a) + polygamma(1, within.least_b)
     third = -polygamma(2, np.minimum(within.least_a, within.least_b))
     with np.errstate(over="ignore"):  # infinity is a bound, too
-        bound: np.ndarray = within.spread * (_largest_distance(y, within) + 3.0 * within.bend * curvature)
+        bound: np.ndarray = within.spread * (_largest_distance(y, within) + 3.0 * within.steepness * curvature)
         bound += within.spread**3 * third
     everywhere = _largest_part(y, shape, within) + 3.0 * _largest_curvature(shape) + 2.0 + 27.0 / 256.0 * shape
     return np.where(np.isinf(reach), everywhere, bound)

@@ -49,10 +49,10 @@ def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[fl
     """Return the second derivatives of the log density in eta and log(shape), and twice in log(shape)."""
     shifted = eta - math.log(shape)
     mean = sigmoid(shifted)
-    bend = (y + shape) * mean * (1.0 - mean)
-    of_term = shape * (2.0 * mean - softplus(shifted)) - bend
+    curvature = (y + shape) * mean * (1.0 - mean)
+    of_term = shape * (2.0 * mean - softplus(shifted)) - curvature
     first = shape * (digamma(y + shape) - digamma(shape))
-    return bend - shape * mean, of_term + first + shape * shape * (trigamma(y + shape) - trigamma(shape))
+    return curvature - shape * mean, of_term + first + shape * shape * (trigamma(y + shape) - trigamma(shape))
 
 
 def _partials_within(
@@ -74,7 +74,7 @@ def _partials_within(
         a = np.exp(log_shape + reach_of_shape)
         log_odds = eta - log_shape
         farthest = reach + reach_of_shape
-        bend = _largest_b(log_odds, farthest)
+        curvature = _largest_b(log_odds, farthest)
         third = _largest_c(log_odds, farthest)
         highest = log_odds + farthest
         q = 1.0 / (1.0 + np.exp(-highest))
@@ -84,11 +84,16 @@ def _partials_within(
         mean = np.exp(eta + reach)
         a_q = np.minimum(a * q, mean)
         a_log = np.minimum(a * log_rest, mean)
-        bends = y * bend + np.minimum(a * bend, mean)
+        curvatures = y * curvature + np.minimum(a * curvature, mean)
         thirds = y * third + np.minimum(a * third, mean)
     if order == 2:
-        return bends, bends + a_q, of_sum + np.maximum(a_log, 2.0 * a_q) + bends
-    return thirds, thirds + np.minimum(a * bend, mean), thirds + a_q, of_sum + np.maximum(a_log, 3.0 * a_q) + thirds
+        return curvatures, curvatures + a_q, of_sum + np.maximum(a_log, 2.0 * a_q) + curvatures
+    return (
+        thirds,
+        thirds + np.minimum(a * curvature, mean),
+        thirds + a_q,
+        of_sum + np.maximum(a_log, 3.0 * a_q) + thirds,
+    )
 
 
 def _largest_b(log_odds: np.ndarray, reach: np.ndarray) -> np.ndarray:

@@ -98,8 +98,8 @@ def student_t_errors(df: float) -> Family:
 
     def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
         r = (y - eta) / shape
-        bend = -4.0 * half * df * r / (df + r * r) ** 2
-        return bend / shape, bend * r
+        curvature = -4.0 * half * df * r / (df + r * r) ** 2
+        return curvature / shape, curvature * r
 
     def partials_within(
         order: int,

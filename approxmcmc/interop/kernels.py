@@ -25,8 +25,8 @@ from pytensor.scalar.math import TriGamma
 from pytensor.tensor.basic import Split
 from pytensor.tensor.elemwise import Elemwise
 
+from approxmcmc.engine.compiler.compilations import compiling, count_kernel
 from approxmcmc.engine.compiler.compile import bind, closure, kept, type_of
-from approxmcmc.engine.compiler.work import compiling, count_kernel
 from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, log_terms_type, row_reader
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, gradient_signature
 from approxmcmc.errors import IncompatibleError

@@ -86,4 +86,4 @@ def _with_scales(source: ModelOfPyMC, design: Design, scale: Any, J: int) -> Des
         scales.append(
             Predictor(span, places, shared=[int(entry) for entry in shared], values=[float(v) for v in values])
         )
-    return Design(dim, X, design.codes, design.weights, [*design.predictors[:J], *scales])
+    return Design(dim, X, design.codes, design.weight_columns, [*design.predictors[:J], *scales])

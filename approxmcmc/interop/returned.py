@@ -68,7 +68,7 @@ class ReturnedByModel(ReturnedVariables):
         return {name: tuple(map(int, shape)) for name, shape in shapes.items()}
 
     @property
-    def why_not(self) -> Mapping[str, str]:
+    def why_not_computed(self) -> Mapping[str, str]:
         """Which deterministics read rows of the model that the user replaced by others."""
         reason = "it reads rows of the model, and data= gave others"
         return {name: reason for name, graph in self._graphs.items() if self._unknown & set(ancestors([graph]))}

@@ -161,9 +161,9 @@ class Landscape:
                 value = new_value
                 slope = new_slope
                 break
-            bend = slope - new_slope
-            is_convex = bool(move @ bend <= 0.0)  # then no metric bounds the next step
-            pairs = [] if is_convex else [*pairs[1 - MEMORY :], (move, bend)]
+            slope_drop = slope - new_slope
+            is_convex = bool(move @ slope_drop <= 0.0)  # then no metric bounds the next step
+            pairs = [] if is_convex else [*pairs[1 - MEMORY :], (move, slope_drop)]
             phi = phi + move
             value = new_value
             slope = new_slope
@@ -205,13 +205,13 @@ def _uphill(slope: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np
     """
     direction = slope.copy()
     weights = []
-    for move, bend in reversed(pairs):
-        weight = (move @ direction) / (move @ bend)
-        direction -= weight * bend
+    for move, slope_drop in reversed(pairs):
+        weight = (move @ direction) / (move @ slope_drop)
+        direction -= weight * slope_drop
         weights.append(weight)
     if pairs:
-        move, bend = pairs[-1]
-        direction *= (move @ bend) / (bend @ bend)
-    for (move, bend), weight in zip(pairs, reversed(weights), strict=True):
-        direction += (weight - (bend @ direction) / (move @ bend)) * move
+        move, slope_drop = pairs[-1]
+        direction *= (move @ slope_drop) / (slope_drop @ slope_drop)
+    for (move, slope_drop), weight in zip(pairs, reversed(weights), strict=True):
+        direction += (weight - (slope_drop @ direction) / (move @ slope_drop)) * move
     return direction

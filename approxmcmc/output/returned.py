@@ -101,8 +101,8 @@ def _impossible(names: Sequence[str], returned: ReturnedVariables, drawn: Sequen
     left_out = {}
     for name in names:
         absent = [parent for parent in returned.parents(name) if parent not in drawn]
-        if name in returned.why_not:
-            left_out[name] = LeftOut(returned.why_not[name], is_news=True)
+        if name in returned.why_not_computed:
+            left_out[name] = LeftOut(returned.why_not_computed[name], is_news=True)
         elif absent:
             left_out[name] = LeftOut(f"it depends on {', '.join(absent)}, not drawn", is_news=False)
     return left_out

@@ -1,8 +1,8 @@
 r"""Compute how much noise friction must still add if the estimated gradients are noisy.
 
 With h, c, gamma and L as in :mod:`~approxmcmc.proposals.hamiltonian_step`, a kick by an estimated gradient of
-covariance V adds h^2 W to the covariance of the velocity, W = L' V L (it heats). In BAOAB, friction then adds N(0, S)
-with
+covariance V adds h^2 W to the covariance of the velocity, W = L' V L: the chain gets too hot. In BAOAB, friction then
+adds N(0, S) with
 
 .. math:: S = (1 - c^2) I - \tfrac{(1 + c)^2}{4} h^2 W
 
@@ -32,33 +32,34 @@ FORMS = '"tune", None, or a covariance of the estimated gradient, shape (dim, di
 
 
 class AddedNoise(NamedTuple):
-    """The noise of friction: `lower`, the Cholesky factor of S, or if that is empty `spread` times the identity.
+    """The noise of friction: `lower`, the Cholesky factor of S, or if that is empty `sd` times the identity.
 
-    S = total I - heat W. `due` says whether the next draw learns, `tuned` whether a tuning step has ended, or S is
-    given. `learnt` is the number of minibatches behind `known`, the mean of L' S_n L, with S_n the covariance of the
-    minibatch's gradients; the rest is scratch.
+    S = total I - heat W. `due` is 1 if the next draw learns, else 0; `tuned` is 1 if a tuning step has ended or S is
+    given, else 0. `learnt` is the number of minibatches behind `estimate`, the mean of L' C_n L, with C_n the covariance
+    of the gradients of a minibatch's data (`heat` has the factor between C_n and V). The rest is scratch: `covariance`
+    and `product` (dim, dim), `mean` and `score` (dim,).
     """
 
-    spread: float
+    sd: float
     total: float
     heat: float
     lower: np.ndarray
     due: np.ndarray
     tuned: np.ndarray
     learnt: np.ndarray
-    known: np.ndarray
-    now: np.ndarray
-    half: np.ndarray
+    estimate: np.ndarray
+    covariance: np.ndarray
+    product: np.ndarray
     mean: np.ndarray
     score: np.ndarray
 
 
 @compiled
-def rub_less(rng: np.random.Generator, keep: float, noise: AddedNoise, velocity: np.ndarray) -> None:
-    """Apply friction: replace the velocity v by keep v + N(0, S)."""
+def apply_compensating_friction(rng: np.random.Generator, keep: float, noise: AddedNoise, velocity: np.ndarray) -> None:
+    """Replace the velocity v by keep v + N(0, S): friction, with less noise because the gradients are noisy."""
     dim = velocity.shape[0]
     lower = noise.lower
-    z = noise.score
+    z = noise.score  # scratch, which `learn` uses for other numbers
     for j in range(dim):
         z[j] = rng.standard_normal()
     isotropic = lower.shape[0] == 0
@@ -68,7 +69,11 @@ def rub_less(rng: np.random.Generator, keep: float, noise: AddedNoise, velocity:
     # would heat the chain further and keep it where control variates are poor.
     silent = learns and not isotropic and math.isnan(lower[dim - 1, dim - 1])
     for j in range(dim):
-        added = noise.spread * z[j] if isotropic else math.nan if untuned else 0.0
+        added = 0.0
+        if isotropic:
+            added = noise.sd * z[j]
+        elif untuned:
+            added = math.nan  # ends the chain, with the message of `explain_noise`
         if not (isotropic or silent):
             for k in range(j + 1):
                 added += lower[j, k] * z[k]
@@ -84,39 +89,42 @@ def learn(
     noise: AddedNoise,
     count: np.ndarray,
 ) -> None:
-    """Update the estimate of W by the minibatch's gradients at theta, and factor S; minibatch t has weight ~ t^3."""
+    """Update the estimate of W by the minibatch's gradients at theta, and factor S."""
     dim = theta.shape[0]
-    now = noise.now
-    half = noise.half
-    known = noise.known
-    write_scores(minibatch, theta, noise.mean, now, noise.score)
-    count[GRADIENTS] += minibatch.batch_size * (2 if minibatch.anchor.shape[0] > 0 else 1)
+    covariance = noise.covariance
+    product = noise.product
+    estimate = noise.estimate
+    write_scores(minibatch, theta, noise.mean, covariance, noise.score)
+    gradients_of_a_datum = 2 if minibatch.anchor.shape[0] > 0 else 1  # at theta, and at the anchor of a control variate
+    count[GRADIENTS] += minibatch.batch_size * gradients_of_a_datum
     noise.learnt[0] += 1.0
-    # A chain may start 60 standard deviations away, where control variates leave 3600 times the noise. With weights t
-    # the first 50 of 2000 steps still trebled the estimate.
+    # The mean weights minibatch t in proportion to t^3. A chain may start 60 standard deviations away, where control
+    # variates leave 3600 times the noise: with weights in proportion to t, the first 50 of 2000 steps still trebled the
+    # estimate.
     weight = 4.0 / (noise.learnt[0] + 3.0)
-    for j in range(dim):  # half = now L
+    for j in range(dim):  # product = C_n L
         for k in range(dim):
             total = 0.0
             if upper.shape[0] == 0:
-                total = now[j, k] * scale[k]
+                total = covariance[j, k] * scale[k]
             else:
                 for i in range(k, dim):
-                    total += now[j, i] * upper[k, i]
-            half[j, k] = total
-    for j in range(dim):  # L' half
+                    total += covariance[j, i] * upper[k, i]
+            product[j, k] = total
+    for j in range(dim):  # L' C_n L
         for k in range(dim):
             total = 0.0
             if upper.shape[0] == 0:
-                total = scale[j] * half[j, k]
+                total = scale[j] * product[j, k]
             else:
                 for i in range(j, dim):
-                    total += upper[j, i] * half[i, k]
-            known[j, k] += weight * (total - known[j, k])
+                    total += upper[j, i] * product[i, k]
+            estimate[j, k] += weight * (total - estimate[j, k])
+    S = product  # scratch again
     for j in range(dim):
         for k in range(dim):
-            now[j, k] = (noise.total if j == k else 0.0) - noise.heat * known[j, k]
-    factor(now, noise.lower)
+            S[j, k] = (noise.total if j == k else 0.0) - noise.heat * estimate[j, k]
+    factor(S, noise.lower)
 
 
 def checked_noise(gradient_noise: Any, *, who: str) -> Any:
@@ -162,6 +170,7 @@ def added_noise(
     heat = 0.25 * ((1.0 + keep) * step_size) ** 2
     n_obs = minibatch.n_obs
     lower = np.empty((0, 0))
+    learns = isinstance(gradient_noise, str)
     if isinstance(gradient_noise, np.ndarray):
         if gradient_noise.shape[0] != dim:
             raise IncompatibleError(
@@ -169,22 +178,31 @@ def added_noise(
             )
         L = np.diag(spread.scale) if spread.upper.size == 0 else spread.upper.T
         whitened = L.T @ gradient_noise @ L
-        why = too_hot(whitened, step_size, total, heat)
+        why = why_too_noisy(whitened, step_size, total, heat)
         if why:
             raise IncompatibleError(f"{who}: {why}")
         lower = checked_cholesky(total * np.eye(dim) - heat * whitened, who=who)
-    elif gradient_noise == "tune":
+    elif learns:
         lower = np.full((dim, dim), math.nan)
-        heat *= n_obs**2 * (1.0 / minibatch.batch_size - 1.0 / n_obs)  # V = N^2 (1/n - 1/N) S
-    matrices = (np.zeros((dim, dim)) for _ in range(3))
-    vectors = (np.zeros(dim) for _ in range(2))
-    learns = isinstance(gradient_noise, str)
-    due = np.full(1, 1.0 if learns else 0.0)
-    tuned = np.full(1, 0.0 if learns else 1.0)
-    return AddedNoise(math.sqrt(total), total, heat, lower, due, tuned, np.zeros(1), *matrices, *vectors)
+        # V = N^2 (1/n - 1/N) C, C the covariance of the gradients of single data (`minibatch_gradient`).
+        heat *= n_obs**2 * (1.0 / minibatch.batch_size - 1.0 / n_obs)
+    return AddedNoise(
+        math.sqrt(total),
+        total,
+        heat,
+        lower,
+        due=np.full(1, 1.0 if learns else 0.0),
+        tuned=np.full(1, 0.0 if learns else 1.0),
+        learnt=np.zeros(1),
+        estimate=np.zeros((dim, dim)),
+        covariance=np.zeros((dim, dim)),
+        product=np.zeros((dim, dim)),
+        mean=np.zeros(dim),
+        score=np.zeros(dim),
+    )
 
 
-def too_hot(whitened: np.ndarray, step_size: float, total: float, heat: float) -> str:
+def why_too_noisy(whitened: np.ndarray, step_size: float, total: float, heat: float) -> str:
     """Return a message with a remedy if friction removes less energy than the gradients' noise adds; "" otherwise.
 
     `whitened` is W, or a multiple of W with `heat` scaled accordingly.
@@ -204,10 +222,10 @@ def too_hot(whitened: np.ndarray, step_size: float, total: float, heat: float) -
 
 def explain_noise(noise: AddedNoise, step_size: float, *, who: str) -> str:
     """Return a sentence on why the noise of friction is NaN; "" if it is not."""
-    if not noise.lower.size or not np.isfinite(noise.known).all():
+    if not noise.lower.size or not np.isfinite(noise.estimate).all():  # gradients that are not finite have a message
         return ""
     if noise.learnt[0] > 0.0 and noise.tuned[0] == 0.0:
         return f'{who}: gradient_noise="tune" learns during tuning, and there were no tuning steps; set tune='
     if np.isfinite(noise.lower[-1, -1]):
         return ""
-    return f"{who}: {too_hot(noise.known, step_size, noise.total, noise.heat)}"
+    return f"{who}: {why_too_noisy(noise.estimate, step_size, noise.total, noise.heat)}"

@@ -90,7 +90,7 @@ def draw_velocity(rng: np.random.Generator, velocity: np.ndarray) -> None:
 
 
 @compiled
-def rub(rng: np.random.Generator, keep: float, spread: float, velocity: np.ndarray) -> None:
+def apply_friction(rng: np.random.Generator, keep: float, spread: float, velocity: np.ndarray) -> None:
     """Apply friction: replace the velocity v by keep v + spread z, z ~ N(0, I)."""
     for j in range(velocity.shape[0]):
         velocity[j] = keep * velocity[j] + spread * rng.standard_normal()

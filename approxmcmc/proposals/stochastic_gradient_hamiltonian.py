@@ -32,8 +32,15 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.proposals.gradient_noise import AddedNoise, added_noise, checked_noise, explain_noise, learn, rub_less
-from approxmcmc.proposals.hamiltonian_step import checked_time, draw_velocity, drift, kick, rub
+from approxmcmc.proposals.gradient_noise import (
+    AddedNoise,
+    added_noise,
+    apply_compensating_friction,
+    checked_noise,
+    explain_noise,
+    learn,
+)
+from approxmcmc.proposals.hamiltonian_step import apply_friction, checked_time, draw_velocity, drift, kick
 from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_of, spread_of
 from approxmcmc.proposals.minibatch_gradient import (
     MinibatchGradient,
@@ -102,7 +109,7 @@ def move(
         if noise.due[0] > 0.0:
             learn(state.minibatch, out, scale, upper, noise, count)
         drift(0.5 * h, scale, upper, velocity, out)
-        rub_less(rng, state.keep, noise, velocity)
+        apply_compensating_friction(rng, state.keep, noise, velocity)
         drift(0.5 * h, scale, upper, velocity, out)
     noise.due[0] = 0.0
     return 0.0 * out.sum()  # NaN stops the chain
@@ -133,7 +140,7 @@ def propose(
     work = kick_by_minibatch(rng, state, 0.5 * h, out, velocity, count)
     for step in range(1, state.steps + 1):
         drift(0.5 * h, scale, upper, velocity, out)
-        rub(rng, state.keep, spread, velocity)
+        apply_friction(rng, state.keep, spread, velocity)
         drift(0.5 * h, scale, upper, velocity, out)
         work += kick_by_minibatch(rng, state, h if step < state.steps else 0.5 * h, out, velocity, count)
     return -work

@@ -27,7 +27,7 @@ from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals.hamiltonian_step import checked_time, draw_velocity, drift, kick, rub
+from approxmcmc.proposals.hamiltonian_step import apply_friction, checked_time, draw_velocity, drift, kick
 from approxmcmc.proposals.langevin_step import checked_preconditioner, gradient_of, spread_of
 from approxmcmc.proposals.minibatch_gradient import (
     MinibatchGradient,
@@ -92,7 +92,7 @@ def move(
     kick(h, scale, upper, state.slope, velocity)
     drift(0.5 * h, scale, upper, velocity, out)
     adjust_friction(0.5 * h, velocity, friction)
-    rub(rng, math.exp(-friction[0] * h), spread_at(friction[0], state.noise, h), velocity)
+    apply_friction(rng, math.exp(-friction[0] * h), spread_at(friction[0], state.noise, h), velocity)
     adjust_friction(0.5 * h, velocity, friction)
     drift(0.5 * h, scale, upper, velocity, out)
     return 0.0 * out.sum()  # NaN stops the chain

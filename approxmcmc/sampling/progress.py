@@ -1,8 +1,9 @@
 """Progress of a call, from its start to the trace: a bar on a terminal or in a notebook, plain lines elsewhere.
 
 All parts of a call report to one object, a `Watch`: `stage` names what is done, `progress` counts steps. A thread asks
-the watch a few times a second for a line of text, with the kernels that are being compiled (`engine.compiler.work`),
-and shows it. A call inside another one, such as a run inside a choice, reports to the outer one.
+the watch a few times a second for a line of text, with the kernels that are being compiled
+(`engine.compiler.compilations`), and shows it. A call inside another one, such as a run inside a choice, reports to the
+outer one.
 """
 
 import contextlib
@@ -17,8 +18,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from approxmcmc.engine.compiler.compilations import compiled_so_far
 from approxmcmc.engine.compiler.forecast import expected, remember
-from approxmcmc.engine.compiler.work import compiled_so_far
 
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_UNTOLD = 1.0  # compilations of fewer seconds in all are not reported

@@ -22,10 +22,10 @@ from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 from approxmcmc.engine.numerics import exp_to_700
 from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.families.categorical import log_sum_exp
-from approxmcmc.targets.likelihood_bounds import ROWS, compile_bound
+from approxmcmc.targets.likelihood_bounds import ROWS_PER_BLOCK, compile_bound
 from approxmcmc.targets.predictors.classes import predict_classes
-from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.kernels import LAST, add_rows, predict
+from approxmcmc.targets.predictors.design import DESIGN_ARRAYS, Design
+from approxmcmc.targets.predictors.kernels import add_rows, predict
 
 
 def boehning_bound(
@@ -62,7 +62,7 @@ def boehning_bound(
         gaps = gaps_of_columns
         add_gap_gradient = add_gap_gradient_of_columns
     else:
-        offsets = design.of_all_rows(np.zeros(design.dim)).T  # offsets
+        offsets = design.of_all_rows(np.zeros(design.dim)).T
         in_offset = 0.5 * (offsets - offsets.mean(axis=1, keepdims=True))  # A o
         if weights is not None:
             in_offset *= weights[:, None]
@@ -83,7 +83,7 @@ def boehning_bound(
 def _gram(design: Design, places: np.ndarray, weights: np.ndarray | None, *, shares_columns: bool) -> np.ndarray:
     """Return X'X, X the design of one class, or X'WX with the weights of rows; shape (p, p)."""
     gram = np.zeros((places.shape[1], places.shape[1]))
-    run = ROWS if shares_columns else design.rows_at_a_time
+    run = ROWS_PER_BLOCK if shares_columns else design.rows_at_a_time
     for lo in range(0, design.n_rows, run):
         block = slice(lo, lo + run)
         if shares_columns:
@@ -96,8 +96,8 @@ def _gram(design: Design, places: np.ndarray, weights: np.ndarray | None, *, sha
 
 def _slope(design: Design, linear: np.ndarray) -> np.ndarray:
     """Return the sum over rows of the gradients of linear[i, k] eta_ik; shape (dim,)."""
-    run = design.rows_of_a_sum
-    parts = [design.slope(linear[lo : lo + run].T, slice(lo, lo + run)) for lo in range(0, design.n_rows, run)]
+    run = design.rows_per_summed_block
+    parts = [design.gradient(linear[lo : lo + run].T, slice(lo, lo + run)) for lo in range(0, design.n_rows, run)]
     return np.sum(parts, axis=0)
 
 
@@ -161,9 +161,9 @@ def gaps_of_columns(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, h
 
 def gaps_of_design(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     """Write the gaps of the rows ``order[lo:hi]``; data = (*design, touch)."""
-    touch = data[LAST]
+    touch = data[DESIGN_ARRAYS]
     eta = np.empty(((touch.shape[1] - 1) // 2, hi - lo))
-    predict(theta, data[:LAST], order, lo, hi, np.empty(data[0].shape[1]), eta)
+    predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, np.empty(data[0].shape[1]), eta)
     write_gaps(eta, np.empty((3, hi - lo)), touch, order, lo, hi, out)
 
 
@@ -188,13 +188,13 @@ def add_gap_gradient_of_design(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
 ) -> None:
     """Add the sum of the weighted gradients of the gaps of ``order[lo:hi]``; data = (*design, touch)."""
-    touch = data[LAST]
+    touch = data[DESIGN_ARRAYS]
     eta = np.empty(((touch.shape[1] - 1) // 2, hi - lo))
     slopes = np.empty_like(eta)
     coefs = np.empty(data[0].shape[1])
-    predict(theta, data[:LAST], order, lo, hi, coefs, eta)
+    predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, coefs, eta)
     write_slopes(eta, np.empty((3, hi - lo)), touch, order, lo, hi, weights, slopes)
-    add_rows(slopes, data[:LAST], order, lo, hi, coefs, out)
+    add_rows(slopes, data[:DESIGN_ARRAYS], order, lo, hi, coefs, out)
 
 
 # --- the sum of the bounds ---

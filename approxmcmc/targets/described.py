@@ -40,7 +40,7 @@ def described(target: Any) -> dict[str, Any]:
         "class": type(target).__name__,
         "model": model_hash(target),
         "dim": plain.design.dim,
-        "weights": [int(position) for position in plain.design.weights],
+        "weights": [int(position) for position in plain.design.weight_columns],
         "predictors": first,
         "n_responses": len(plain.unweighted_responses),
         "largest_size": float(getattr(plain.likelihood.single, "largest_size", 1.0)),

@@ -63,7 +63,7 @@ class DistinctRows(StandsForRows, Regression):
         arrays = (design.X, design.codes, *rows.unweighted_responses)
         X, codes, *responses = (_taken(array, classes.first) for array in arrays)
         self.likelihood = rows.likelihood.single
-        distinct = Design(design.dim, X, codes, design.weights, design.predictors)
+        distinct = Design(design.dim, X, codes, design.weight_columns, design.predictors)
         self._set_rows(distinct, tuple(responses), classes.weights)
         self.seconds = time.perf_counter() - began
 
@@ -88,7 +88,9 @@ class DistinctRows(StandsForRows, Regression):
         is_new = places < 0
         places[is_new] = self.n_obs + np.arange(is_new.sum())
         design = self.design
-        fresh = Design(design.dim, more.design.X[is_new], more.design.codes[is_new], design.weights, design.predictors)
+        fresh = Design(
+            design.dim, more.design.X[is_new], more.design.codes[is_new], design.weight_columns, design.predictors
+        )
         weights = np.concatenate([self.weights, np.zeros(is_new.sum())])
         weights[places] += more.weights
         responses = tuple(
@@ -116,7 +118,7 @@ class DistinctRows(StandsForRows, Regression):
         design = self.design
         arrays = (design.X, design.codes, *self.unweighted_responses)
         X, codes, *responses = (_taken(array, kept) for array in arrays)
-        of_kept = Design(design.dim, X, codes, design.weights, design.predictors)
+        of_kept = Design(design.dim, X, codes, design.weight_columns, design.predictors)
         rest._set_rows(of_kept, tuple(responses), weights[kept])
         return rest
 

@@ -5,8 +5,9 @@ Here every log B_i is a quadratic function of theta, so that
 
     sum_i log B_i(theta) = theta' Q theta + l' theta + c,
 
-with Q, l and c formed once. For a linear model a bound is a function of eta_i = x_i' theta, a minorant of its family:
-see `families`.
+with Q, l and c formed once. For a linear model a bound is a function of eta_i = x_i' theta, a minorant of its family
+(`families.family.Minorant`). The gap of row i is its term minus its bound; it depends on theta and on `touch_i`, three
+numbers of the row that say where and how its bound touches the term.
 
 Reference: Maclaurin and Adams (2014), Firefly Monte Carlo.
 """
@@ -23,13 +24,13 @@ from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, VECTOR, 
 from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor, log_terms_type
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.family import Minorant
-from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.kernels import LAST, add_rows, predict
+from approxmcmc.targets.predictors.design import DESIGN_ARRAYS, Design
+from approxmcmc.targets.predictors.kernels import add_rows, predict
 
-ROWS = 65_536  # rows per block when sums over all data are formed, so that no second copy of the data is made
+ROWS_PER_BLOCK = 65_536  # for sums over all data, so that no second copy of the data is made
 
 
-# ---------------------------------------------------------------------------------------------- gaps of linear models
+# --- gaps of linear models ---
 
 
 @compiled
@@ -44,14 +45,14 @@ def make_linear_gaps(gap: Callable[..., float]) -> Callable[..., None]:
     """Return the batch kernel that writes ``gap(eta_i, *touch_i)``; data = (X, touch), `touch` with shape (n, 3)."""
 
     def linear_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        # Gather first, arithmetic second, as in the batch kernel of the terms: the second loop vectorises over data.
+        # Copy first, compute second, as in the batch kernel of the terms: only loops over contiguous arrays vectorise.
         X, touch = data
         linear_predictor(theta, X, order, lo, hi, out)
-        here = np.empty((3, hi - lo))
-        _copy_rows(touch, order, lo, hi, here)
-        first = here[0]
-        second = here[1]
-        third = here[2]
+        touch_of_rows = np.empty((3, hi - lo))
+        _copy_rows(touch, order, lo, hi, touch_of_rows)
+        first = touch_of_rows[0]
+        second = touch_of_rows[1]
+        third = touch_of_rows[2]
         for i in range(hi - lo):
             out[i] = gap(out[i], first[i], second[i], third[i])
 
@@ -66,13 +67,13 @@ def make_add_linear_gap_gradient(slope: Callable[..., float]) -> Callable[..., N
     ) -> None:
         X, touch = data
         eta = np.empty(hi - lo)
-        here = np.empty((3, hi - lo))
+        touch_of_rows = np.empty((3, hi - lo))
         linear_predictor(theta, X, order, lo, hi, eta)
-        _copy_rows(touch, order, lo, hi, here)
+        _copy_rows(touch, order, lo, hi, touch_of_rows)
         for position in range(lo, hi):
             i = position - lo
             row = datum_at(order, position)
-            weighted = weights[i] * slope(eta[i], here[0, i], here[1, i], here[2, i])
+            weighted = weights[i] * slope(eta[i], touch_of_rows[0, i], touch_of_rows[1, i], touch_of_rows[2, i])
             for j in range(theta.shape[0]):
                 out[j] += weighted * X[row, j]
 
@@ -84,11 +85,11 @@ def make_design_gaps(gap: Callable[..., float]) -> Callable[..., None]:
 
     def design_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         eta = np.empty((1, hi - lo))
-        here = np.empty((3, hi - lo))
-        predict(theta, data[:LAST], order, lo, hi, np.empty(data[0].shape[1]), eta)
-        _copy_rows(data[LAST], order, lo, hi, here)
+        touch_of_rows = np.empty((3, hi - lo))
+        predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, np.empty(data[0].shape[1]), eta)
+        _copy_rows(data[DESIGN_ARRAYS], order, lo, hi, touch_of_rows)
         for i in range(hi - lo):
-            out[i] = gap(eta[0, i], here[0, i], here[1, i], here[2, i])
+            out[i] = gap(eta[0, i], touch_of_rows[0, i], touch_of_rows[1, i], touch_of_rows[2, i])
 
     return design_gaps
 
@@ -100,13 +101,15 @@ def make_add_design_gap_gradient(slope: Callable[..., float]) -> Callable[..., N
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
     ) -> None:
         eta = np.empty((1, hi - lo))
-        here = np.empty((3, hi - lo))
+        touch_of_rows = np.empty((3, hi - lo))
         coefs = np.empty(data[0].shape[1])
-        predict(theta, data[:LAST], order, lo, hi, coefs, eta)
-        _copy_rows(data[LAST], order, lo, hi, here)
+        predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, coefs, eta)
+        _copy_rows(data[DESIGN_ARRAYS], order, lo, hi, touch_of_rows)
+        slopes = eta  # in place
         for i in range(hi - lo):
-            eta[0, i] = weights[i] * slope(eta[0, i], here[0, i], here[1, i], here[2, i])
-        add_rows(eta, data[:LAST], order, lo, hi, coefs, out)
+            row_slope = slope(eta[0, i], touch_of_rows[0, i], touch_of_rows[1, i], touch_of_rows[2, i])
+            slopes[0, i] = weights[i] * row_slope
+        add_rows(slopes, data[:DESIGN_ARRAYS], order, lo, hi, coefs, out)
 
     return add_gap_gradient
 
@@ -130,10 +133,10 @@ def make_add_weighted_gap_gradient(add_gradient: Callable[..., None]) -> Callabl
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
     ) -> None:
         known = data[-1]
-        both = np.empty(hi - lo)
+        products = np.empty(hi - lo)
         for i in range(hi - lo):
-            both[i] = weights[i] * known[datum_at(order, lo + i)]
-        add_gradient(theta, data[:-1], order, lo, hi, both, out)
+            products[i] = weights[i] * known[datum_at(order, lo + i)]
+        add_gradient(theta, data[:-1], order, lo, hi, products, out)
 
     return add_gap_gradient
 
@@ -142,20 +145,20 @@ def _quadratic(theta: np.ndarray, sums: tuple[np.ndarray, ...]) -> float:
     Q, linear, constant = sums
     total = constant[0]
     for i in range(theta.shape[0]):
-        row = linear[i]
+        factor = linear[i]
         for j in range(theta.shape[0]):
-            row += Q[i, j] * theta[j]
-        total += row * theta[i]
+            factor += Q[i, j] * theta[j]
+        total += factor * theta[i]
     return total
 
 
 def _add_quadratic_gradient(theta: np.ndarray, sums: tuple[np.ndarray, ...], out: np.ndarray) -> None:
     Q, linear, _ = sums
     for i in range(theta.shape[0]):
-        row = 0.0
+        product = 0.0
         for j in range(theta.shape[0]):
-            row += Q[i, j] * theta[j]
-        out[i] += 2.0 * row + linear[i]
+            product += Q[i, j] * theta[j]
+        out[i] += 2.0 * product + linear[i]
 
 
 def compile_bound(
@@ -168,9 +171,10 @@ def compile_bound(
     *,
     weights: np.ndarray | None = None,
 ) -> CompiledBound:
-    """Compile the functions of a `CompiledBound`, see there, for the types of `data` and `sums`.
+    """Compile the functions of a `CompiledBound` for the types of `data` and `sums`.
 
-    Known `weights` of rows (n,) multiply the gaps; `sums` include them.
+    The gradients are None for a bound of the user; Firefly then cannot move by gradients. Known `weights` of rows
+    (n,) multiply the gaps; `sums` include them.
     """
     if weights is not None:
         data = (*data, weights)
@@ -196,24 +200,18 @@ def linear_bound(X: np.ndarray, minorant: Minorant) -> CompiledBound:
     """Return the bound of a linear model with the predictors X (n, p), from the bounds of its rows in eta."""
     quadratic, linear, constant = minorant.coefficients
     Q = np.zeros((X.shape[1], X.shape[1]))
-    for lo in range(0, X.shape[0], ROWS):
-        rows = X[lo : lo + ROWS]
-        Q += (rows * quadratic[lo : lo + ROWS, None]).T @ rows
+    for lo in range(0, X.shape[0], ROWS_PER_BLOCK):
+        rows = X[lo : lo + ROWS_PER_BLOCK]
+        Q += (rows * quadratic[lo : lo + ROWS_PER_BLOCK, None]).T @ rows
     sums = (Q, X.T @ linear, np.array([math.fsum(constant)]))
-    touch = np.stack(np.broadcast_arrays(*minorant.touch), axis=1)
-    data = (X, np.ascontiguousarray(touch, dtype=np.float64))
-    gaps = closure(make_linear_gaps, minorant.gap, fastmath=BATCH_FASTMATH)
-    add_gap_gradient = closure(make_add_linear_gap_gradient, minorant.slope, fastmath=BATCH_FASTMATH)
-    return compile_bound(
-        data, sums, gaps, _quadratic, add_gap_gradient, _add_quadratic_gradient, weights=minorant.weights
-    )
+    return _compile_minorant((X,), sums, minorant, make_linear_gaps, make_add_linear_gap_gradient)
 
 
 def bound_of_design(design: Design, minorant: Minorant) -> CompiledBound:
     """Return the bound of rows with one predictor of any design, from the bounds of the rows in eta.
 
-    With the offset o_i of predictor i, a term a eta^2 + b eta + c is a quadratic in x_i' theta of the coefficients a, b
-    + 2 a o_i and c + b o_i + a o_i^2.
+    The bound a eta^2 + b eta + c of a row with eta = x_i' theta + o_i is a quadratic in x_i' theta, with coefficients
+    a, b + 2 a o_i and c + b o_i + a o_i^2.
     """
     if design.is_dense:
         return linear_bound(design.X, minorant)
@@ -221,21 +219,35 @@ def bound_of_design(design: Design, minorant: Minorant) -> CompiledBound:
     Q = np.zeros((design.dim, design.dim))
     slope = np.zeros(design.dim)
     constants = []
-    for lo in range(0, design.n_rows, design.rows_of_a_sum):
-        rows = slice(lo, lo + design.rows_of_a_sum)
+    for lo in range(0, design.n_rows, design.rows_per_summed_block):
+        rows = slice(lo, lo + design.rows_per_summed_block)
         offset = design.eta(np.zeros(design.dim), rows)[0]
-        of_square = quadratic[rows]
-        of_eta = linear[rows]
-        Q += design.bend(of_square[None, None], rows)
-        slope += design.slope((of_eta + 2.0 * of_square * offset)[None], rows)
-        constants.append(math.fsum(constant[rows] + (of_eta + of_square * offset) * offset))
+        a = quadratic[rows]
+        b = linear[rows]
+        Q += design.hessian(a[None, None], rows)
+        slope += design.gradient((b + 2.0 * a * offset)[None], rows)
+        constants.append(math.fsum(constant[rows] + (b + a * offset) * offset))
     sums = (Q, slope, np.array([math.fsum(constants)]))
+    return _compile_minorant(design.arrays, sums, minorant, make_design_gaps, make_add_design_gap_gradient)
+
+
+def _compile_minorant(
+    arrays: tuple[np.ndarray, ...],
+    sums: tuple[np.ndarray, ...],
+    minorant: Minorant,
+    make_gaps: Callable[..., Callable[..., None]],
+    make_add_gap_gradient: Callable[..., Callable[..., None]],
+) -> CompiledBound:
+    """Compile a bound of rows with one predictor; `arrays` are those from which its kernels compute predictors."""
     touch = np.stack(np.broadcast_arrays(*minorant.touch), axis=1)
-    data = (*design.arrays, np.ascontiguousarray(touch, dtype=np.float64))
-    gaps = closure(make_design_gaps, minorant.gap, fastmath=BATCH_FASTMATH)
-    add_gap_gradient = closure(make_add_design_gap_gradient, minorant.slope, fastmath=BATCH_FASTMATH)
     return compile_bound(
-        data, sums, gaps, _quadratic, add_gap_gradient, _add_quadratic_gradient, weights=minorant.weights
+        (*arrays, np.ascontiguousarray(touch, dtype=np.float64)),
+        sums,
+        closure(make_gaps, minorant.gap, fastmath=BATCH_FASTMATH),
+        _quadratic,
+        closure(make_add_gap_gradient, minorant.slope, fastmath=BATCH_FASTMATH),
+        _add_quadratic_gradient,
+        weights=minorant.weights,
     )
 
 

@@ -19,7 +19,7 @@ class ProbitRegression(BinaryRegression):
 
     Notes
     -----
-    The slope of a term is not bounded over all eta, its second and third derivatives are: `ZigZag` uses these, and
+    The second and third derivatives of a term in eta are bounded over all eta, the first is not: so `ZigZag` runs, and
     `PoissonTest` needs a `ControlVariate`. `Firefly` has the bounds "tuned" and "untuned".
 
     Examples

@@ -96,7 +96,7 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
         subset._start_anew(())
         design = self.design
         X, codes = (np.ascontiguousarray(array[rows]) for array in (design.X, design.codes))
-        chosen = Design(design.dim, X, codes, design.weights, design.predictors)
+        chosen = Design(design.dim, X, codes, design.weight_columns, design.predictors)
         responses = tuple(np.ascontiguousarray(response[rows]) for response in self.unweighted_responses)
         subset._set_rows(chosen, responses, None if self.weights is None else self.weights[rows])
         return subset

@@ -20,7 +20,7 @@ from approxmcmc.contracts import Variables
 POINTS = 4  # random points at which the equation is checked
 ROUNDING = 1e-9  # relative difference of two sums of the same numbers in another order
 NEAREST = 0.5  # largest distance between the mapped mode and the other one in any coordinate, in standard deviations
-MOST_LABELS = 50
+MOST_LABELS = 50  # a longer axis holds rows or groups; the cost of an assignment grows with the cube of the length
 
 Values = Mapping[str, np.ndarray]
 
@@ -84,15 +84,18 @@ def _candidates(variables: Variables, first: np.ndarray, second: np.ndarray, sd:
     parts = variables.content
     first_parts, second_parts, scale = (parts.unpack(theta) for theta in (first, second, sd))
     yield _symmetry(parts, first_parts, second_parts, {}, np.arange(0), np.ones(0))
-    axes_of_any = {n for shape in parts.shapes.values() for n in shape}
+    lengths = {n for shape in parts.shapes.values() for n in shape}
     # Weights of K components are K - 1 unconstrained numbers, so an axis of K - 1 may have K labels.
-    for length in sorted(n for n in axes_of_any | {n + 1 for n in axes_of_any} if 1 < n <= MOST_LABELS):
+    lengths |= {n + 1 for n in lengths}
+    for length in sorted(n for n in lengths if 1 < n <= MOST_LABELS):
         labelled = {name: _Axis(shape.index(length)) for name, shape in parts.shapes.items() if length in shape}
         weights = {name: _Axis(0, True) for name, shape in parts.shapes.items() if shape == (length - 1,)}
-        for axes in (labelled, labelled | weights) if weights else (labelled,):
-            if axes:
-                order, signs = _assignment(first_parts, second_parts, scale, axes, length)
-                yield _symmetry(parts, first_parts, second_parts, axes, order, signs)
+        choices_of_axes = [labelled] if labelled else []
+        if weights:
+            choices_of_axes.append(labelled | weights)
+        for axes in choices_of_axes:
+            order, signs = _assignment(first_parts, second_parts, scale, axes, length)
+            yield _symmetry(parts, first_parts, second_parts, axes, order, signs)
 
 
 class _Axis(NamedTuple):
@@ -113,10 +116,10 @@ class _Axis(NamedTuple):
         """Return the variable whose label k has ``signs[k]`` times the values that label ``order[k]`` has now."""
         if self.is_simplex:
             return np.append(value, -value.sum())[order][:-1]
-        taken = np.take(value, order, axis=self.place)
-        along = [1] * value.ndim
-        along[self.place] = -1
-        return np.asarray(taken * signs.reshape(along))
+        permuted = np.take(value, order, axis=self.place)
+        shape_of_signs = [1] * value.ndim
+        shape_of_signs[self.place] = -1
+        return np.asarray(permuted * signs.reshape(shape_of_signs))
 
 
 def _assignment(
@@ -133,8 +136,12 @@ def _assignment(
         now = axis.by_label(first[name])
         image = axis.by_label(second[name])
         spread = np.abs(_Axis(axis.place).by_label(scale[name]))
-        spread = np.vstack([spread, np.sqrt(np.square(spread).sum(axis=0))]) if axis.is_simplex else spread
-        for k, sign in enumerate((1.0, 1.0) if axis.is_simplex else (1.0, -1.0)):
+        other_sign = -1.0
+        if axis.is_simplex:
+            sd_of_last = np.sqrt(np.square(spread).sum(axis=0))  # of minus the sum of the others, if independent
+            spread = np.vstack([spread, sd_of_last])
+            other_sign = 1.0  # weights keep their sign, whatever that of the other variables
+        for k, sign in enumerate((1.0, other_sign)):
             costs[k] += np.square((image[:, None] - sign * now[None]) / spread[None]).sum(axis=2)
     _, order = linear_sum_assignment(costs.min(axis=0))
     signs = np.where(costs[1, np.arange(length), order] < costs[0, np.arange(length), order], -1.0, 1.0)
@@ -159,17 +166,19 @@ def _symmetry(
             values[name] = axis.image(values[name], order, signs)
         return parts.pack(values)
 
-    return Symmetry(_named([name for name, sign in flipped.items() if sign < 0.0], list(axes), order, signs), apply)
+    names_of_flipped = [name for name, sign in flipped.items() if sign < 0.0]
+    return Symmetry(_in_words(names_of_flipped, list(axes), order, signs), apply)
 
 
-def _named(flipped: list[str], labelled: list[str], order: np.ndarray, signs: np.ndarray) -> str:
+def _in_words(flipped: list[str], labelled: list[str], order: np.ndarray, signs: np.ndarray) -> str:
     """Return a map in words."""
     words = []
-    moved = np.flatnonzero(order != np.arange(len(order))).tolist()
-    if moved:
-        words.append(f"the labels {_listed(moved)} of {_listed(labelled)} exchanged")
-    if turned := np.flatnonzero(signs < 0.0).tolist():
-        words.append(f"the signs of {_listed(labelled)} flipped at labels {_listed(turned)}")
+    moved_labels = np.flatnonzero(order != np.arange(len(order))).tolist()
+    flipped_labels = np.flatnonzero(signs < 0.0).tolist()
+    if moved_labels:
+        words.append(f"the labels {_listed(moved_labels)} of {_listed(labelled)} exchanged")
+    if flipped_labels:
+        words.append(f"the signs of {_listed(labelled)} flipped at labels {_listed(flipped_labels)}")
     if flipped:
         words.append(f"the sign{'s' if len(flipped) > 1 else ''} of {_listed(flipped)} flipped")
     return ", and ".join(words)

@@ -37,7 +37,8 @@ def log_risk_against_time(results: "StudyResults", *, lead: str = "") -> "list[F
     for contest in gather(results):
         if contest.over_time is None or contest.over_time.empty:
             continue
-        estimand = next(name for name in contest.estimands if not name.endswith(IN_SD))  # in the units of the paper
+        # Estimands in posterior standard deviations are left out: the paper has them in their own units.
+        estimand = next(name for name in contest.estimands if not name.endswith(IN_SD))
         figure, axes = subplots(1, 1, figsize=(9.6, 5.0))
         styles = style_of(list(contest.traces), contest.exact)
         curves = contest.over_time[contest.over_time.estimand == estimand]
@@ -50,13 +51,14 @@ def log_risk_against_time(results: "StudyResults", *, lead: str = "") -> "list[F
         seconds = number(float(contest.budgets[-1]))
         caption = f"{lead} Natural logarithm of the risk in {estimand} against time. Bands: 95 % intervals."
         steps = {label: _steps(contest, label) for label in contest.traces}
-        base = steps.get(contest.exact or "", [])
-        rows: list[dict[str, Any]] = [
-            {"setting": label}
-            | mean_interval(counts).columns("steps")
-            | rate_interval([a / b for a, b in zip(counts, base, strict=False) if b]).columns("times exact")
-            for label, counts in steps.items()
-        ]
+        exact_steps = [] if contest.exact is None else steps[contest.exact]
+        rows: list[dict[str, Any]] = []
+        for label, counts in steps.items():
+            # Replicate by replicate; an interrupted study may have fewer replicates of one setting.
+            pairs = zip(counts, exact_steps, strict=False)
+            ratios = [count / exact_count for count, exact_count in pairs if exact_count]
+            interval = mean_interval(counts).columns("steps")
+            rows.append({"setting": label} | interval | rate_interval(ratios).columns("times exact"))
         what = f"In {seconds} s, mean and Student interval over replicates; also relative to {contest.exact}."
         pieces += [
             Figure(f"Log risk against time, {contest.target}", caption.lstrip(), figure, curves),
@@ -66,15 +68,19 @@ def log_risk_against_time(results: "StudyResults", *, lead: str = "") -> "list[F
 
 
 def _log_risk(panel: Any, curve: "pd.DataFrame", label: str, style: Mapping[str, Any]) -> None:
-    y, lower, upper = (np.log(curve[f"risk{end}"].where(curve[f"risk{end}"] > 0.0)) for end in ("", "_lower", "_upper"))
-    panel.plot(curve.time, y, markevery=4, markersize=4, label=label, **style)
-    panel.fill_between(curve.time, lower, upper, color=style["color"], alpha=0.13, linewidth=0)
+    risks = curve[["risk", "risk_lower", "risk_upper"]]
+    logs = np.log(risks.where(risks > 0.0))  # a corrected risk may be negative: a gap in the line
+    panel.plot(curve.time, logs["risk"], markevery=4, markersize=4, label=label, **style)
+    panel.fill_between(
+        curve.time, logs["risk_lower"], logs["risk_upper"], color=style["color"], alpha=0.13, linewidth=0
+    )
 
 
 def _steps(contest: Contest, label: str) -> list[float]:
+    """Return the number of steps of each chain within the longest budget, of which tuning takes a part."""
     counts = []
     for trace in contest.traces[label]:
-        [clock] = completion_clocks([trace], contest.clock.axis, True)
+        [clock] = completion_clocks([trace], contest.clock.axis, include_tuning=True)
         draws = int(np.searchsorted(clock.ends, contest.budgets[-1], side="right"))
         counts.append(float(draws * int(trace["sample_stats"].attrs.get("thin", 1))))
     return counts

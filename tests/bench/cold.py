@@ -83,7 +83,7 @@ def use_shipped_kernels() -> None:
 def ours(model: Any) -> int:
     """Sample by default; return the number of kernels compiled."""
     import approxmcmc as amc
-    from approxmcmc.engine.compiler.work import compiled_so_far
+    from approxmcmc.engine.compiler.compilations import compiled_so_far
 
     amc.sample(model, target_ess=ENOUGH, cores=1, random_seed=1, progressbar=False)
     return compiled_so_far().kernels

@@ -53,7 +53,9 @@ def differs(case, wrong=None):
     return False
 
 
-kick, rub, drift = (plain(each) for each in (hamiltonian_step.kick, hamiltonian_step.rub, hamiltonian_step.drift))
+kick = plain(hamiltonian_step.kick)
+apply_friction = plain(hamiltonian_step.apply_friction)
+drift = plain(hamiltonian_step.drift)
 
 
 def never_turned(state, accepted):
@@ -77,7 +79,7 @@ BUGS = {
         "trajectory", {hamiltonian_step.drift: lambda t, s, U, *rest: drift(t, s, U.T.copy(), *rest)},
     ),
     "friction's noise at another temperature": (
-        "trajectory", {hamiltonian_step.rub: lambda rng, c, s, v: rub(rng, c, 1.1 * s, v)},
+        "trajectory", {hamiltonian_step.apply_friction: lambda rng, c, s, v: apply_friction(rng, c, 1.1 * s, v)},
     ),
     "heat counted as energy": ("trajectory", {sghmc.propose: heat_counted}),
     "velocity kept on rejection": ("short trajectory", {sghmc.settle_velocity: never_turned}),
@@ -188,7 +190,7 @@ def test_tuning_learns_the_noise_of_the_gradients():
         L = np.linalg.cholesky(M) if M.ndim == 2 else np.diag(M)
         t = 1.0 + np.arange(7)
         known = L.T @ np.average(seen, axis=0, weights=t * (t + 1.0) * (t + 2.0)) @ L
-        np.testing.assert_allclose(state.noise.known, known, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(state.noise.estimate, known, rtol=0, atol=1e-13)
         c = np.exp(-0.3)
         S = (1 - c**2) * np.eye(2) - (1 + c) ** 2 / 4 * 0.1**2 * N**2 * (1 / 3 - 1 / N) * known
         lower = np.tril(state.noise.lower)

@@ -141,7 +141,7 @@ def test_settings_and_what_follows_from_them():
     assert (
         SequentialTTest(0.0).reads_all(2000)
         and not SequentialTTest(1e-9).reads_all(2000)
-        and SequentialTTest().compares
+        and SequentialTTest().only_compares
     )
     state = SequentialTTest(0.1, 2, tol=0.3).state_for(5)
     assert (state.looks.tolist(), state.critical[-1], state.tol) == ([2, 4, 5], 0.0, 0.3)
@@ -158,10 +158,9 @@ def test_the_looks_of_a_given_error_are_those_that_were_asked_for():
 
 def test_where_the_law_is_known():
     exact_law, tolerant = SequentialTTest(0.1, 2), SequentialTTest(0.1, 2, tol=0.5)
-    assert exact_law.law_unknown("gaussian") == exact_law.law_unknown("enumerate") == ""
-    assert tolerant.law_unknown("enumerate") == "" and "does not cover stops by tolerance" in tolerant.law_unknown(
-        "gaussian"
-    )
+    assert exact_law.why_law_unknown("gaussian") == exact_law.why_law_unknown("enumerate") == ""
+    assert tolerant.why_law_unknown("enumerate") == ""
+    assert "does not cover stops by tolerance" in tolerant.why_law_unknown("gaussian")
     assert tolerant.decision_law(np.zeros(1), 4) is None and exact_law.decision_law(np.zeros(1), 4) is not None
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from approxmcmc import cli
 from approxmcmc.cli import verbs, warm
-from approxmcmc.engine.compiler.work import count_kernel
+from approxmcmc.engine.compiler.compilations import count_kernel
 from approxmcmc.study.json_files import write_json
 from approxmcmc.study.load import find_study, load_study, study_files
 from tests.studies.toys import quiet_probe, toy_sample

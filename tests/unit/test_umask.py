@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.engine.compiler.work import compiled_so_far
+from approxmcmc.engine.compiler.compilations import compiled_so_far
 from approxmcmc.engine.files import mapped_files, paths
 from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.errors import CacheWarning, InvalidInputError

@@ -100,7 +100,7 @@ def refuse_impossible_terms(test: AcceptanceTest, terms: np.ndarray) -> None:
 
 def refuse_unknown_law(test: AcceptanceTest, method: str) -> None:
     """Raise if `method` cannot compute the test's acceptance probability."""
-    if reason := test.law_unknown(method):
+    if reason := test.why_law_unknown(method):
         raise IncompatibleError(f"transition_matrix: {reason}")
 
 

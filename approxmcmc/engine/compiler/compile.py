@@ -25,9 +25,9 @@ from typing import Any
 from numba import config, njit, typeof, types as nb
 from numba.core.registry import CPUDispatcher as Dispatcher
 
+from approxmcmc.engine.compiler.compilations import compiling, count_kernel
 from approxmcmc.engine.compiler.disk_cache import install, read_kept
 from approxmcmc.engine.compiler.identity import cached_by_content
-from approxmcmc.engine.compiler.work import compiling, count_kernel
 
 whole: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
 with contextlib.suppress(ImportError, AttributeError):  # names that another numba may not have

@@ -1,8 +1,8 @@
 """Delay Ctrl-C while LLVM makes machine code.
 
 LLVM passes the code to numba through a callback of ctypes, which ignores exceptions. Python runs its signal handlers at
-the first line of that callback, so a `KeyboardInterrupt` that came while LLVM worked was lost there: numba then failed
-with a `RuntimeError`, or the run continued.
+the first line of that callback. So without this context a `KeyboardInterrupt` that comes while LLVM works is lost
+there: numba then fails with a `RuntimeError`, or the run continues.
 """
 
 import contextlib
@@ -19,15 +19,15 @@ def interrupts_delayed() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield
         return
-    came = threading.Event()
+    was_interrupted = threading.Event()
 
-    def note(*_: Any) -> None:
-        came.set()
+    def remember(*_: Any) -> None:
+        was_interrupted.set()
 
-    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, remember)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-    if came.is_set():
+    if was_interrupted.is_set():
         signal.raise_signal(signal.SIGINT)

@@ -21,7 +21,7 @@ from typing import Any
 from llvmlite import binding
 from numba import config
 
-from approxmcmc.engine.compiler.work import count_shipped
+from approxmcmc.engine.compiler.compilations import count_shipped
 
 FOLDER = Path(__file__).resolve().parents[2] / "kernels"
 PROCESSOR = "x86-64-v3"

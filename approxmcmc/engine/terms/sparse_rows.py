@@ -12,12 +12,13 @@ import numpy as np
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 from approxmcmc.engine.terms.batches import datum_at
 
-# A stored difference costs two numbers and a gather. Measured ratios of sparse to dense time, where the row with the
-# most differences has 18 in 124 columns: .13 (a9a); 25 in 117: .19 (KDD99, one-hot); 12 in 54: .56 (Covertype); 23 in
-# 40: 1.5 (KDD99, shares).
-LARGEST_SHARE = 0.25  # of the columns, in the row with the most differences
-LOOKED_AT = 1001  # rows whose medians give the common row; odd, so that a median is a value of the column
-PIECE = 8192  # rows compared at a time
+# Largest share of the columns in which a row may differ from the common one. A stored difference costs two numbers and
+# an indirect load. Sparse rows took, in units of the time of dense ones and by the largest number of differences in a
+# row: .13 with 18 differences in 124 columns (a9a), .19 with 25 in 117 (KDD99, one-hot), .56 with 12 in 54 (Covertype),
+# 1.5 with 23 in 40 (KDD99, shares).
+LARGEST_SHARE = 0.25
+SAMPLE_SIZE = 1001  # rows whose medians give the common row; odd, so that a median is a value of the column
+ROWS_PER_BLOCK = 8192  # rows compared at a time
 
 
 def sparse_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
@@ -35,21 +36,22 @@ def sparse_rows(X: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | No
         is padded with zeros.
     """
     n, d = X.shape
-    sample = X[np.linspace(0, n - 1, min(n, LOOKED_AT) // 2 * 2 + 1).astype(np.int64)]
-    base = np.median(sample, axis=0).astype(
-        np.float64
-    )  # any base gives the right sum; with each column's most common value few differences are stored
-    pieces = [slice(lo, lo + PIECE) for lo in range(0, n, PIECE)]
-    width = max(1, *(int((X[piece] != base).sum(axis=1).max()) for piece in pieces))  # at least one column
+    n_sampled = min(n, SAMPLE_SIZE) // 2 * 2 + 1  # odd: if n is even and small, one row counts twice
+    sample = X[np.linspace(0, n - 1, n_sampled).astype(np.int64)]
+    # Any base gives the right sum; with each column's most common value few differences are stored.
+    base = np.median(sample, axis=0).astype(np.float64)
+    blocks = [slice(lo, lo + ROWS_PER_BLOCK) for lo in range(0, n, ROWS_PER_BLOCK)]
+    most_differences = max(int((X[block] != base).sum(axis=1).max()) for block in blocks)
+    width = max(1, most_differences)  # arrays for kernels have at least one column
     if width > LARGEST_SHARE * d:
         return None
     values = np.zeros((n, width))
     columns = np.zeros((n, width), dtype=np.int32)
-    for piece in pieces:
-        rows, which = np.nonzero(X[piece] != base)
-        places = np.arange(len(rows)) - np.searchsorted(rows, rows)  # a row's differences, counted from 0
-        values[piece][rows, places] = X[piece][rows, which] - base[which]
-        columns[piece][rows, places] = which
+    for block in blocks:
+        rows, differing_columns = np.nonzero(X[block] != base)
+        rank_in_row = np.arange(len(rows)) - np.searchsorted(rows, rows)  # a row's differences, counted from 0
+        values[block][rows, rank_in_row] = X[block][rows, differing_columns] - base[differing_columns]
+        columns[block][rows, rank_in_row] = differing_columns
     return base[None, :], values, columns
 
 
@@ -74,8 +76,8 @@ def sparse_predictor(
     for position in range(lo, hi):
         datum = datum_at(order, position)
         entries = values[datum]
-        where = columns[datum]
+        columns_of_entries = columns[datum]
         eta = 0.0
         for k in range(entries.shape[0]):
-            eta += entries[k] * theta[where[k]]
+            eta += entries[k] * theta[columns_of_entries[k]]
         out[position - lo] = common + eta

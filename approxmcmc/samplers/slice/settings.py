@@ -151,7 +151,7 @@ class SliceSampler(Component, Sampler):
         """Check that each setting has the right role."""
         if not isinstance(self.move, Slice):
             raise IncompatibleError(f"SliceSampler: move must be a Slice such as Slice(0.2), found {self.move!r}")
-        if not (isinstance(self.test, AcceptanceTest) and self.test.compares and self.test.rule == "metropolis"):
+        if not (isinstance(self.test, AcceptanceTest) and self.test.only_compares and self.test.rule == "metropolis"):
             raise IncompatibleError(
                 "SliceSampler: test must compare the log ratio with the threshold, as ExactTest(), SequentialTTest() "
                 f"and BernsteinTest() do, found {self.test!r}"

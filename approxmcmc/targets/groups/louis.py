@@ -59,7 +59,7 @@ def add_scores(slope: np.ndarray, W: np.ndarray, i: int, q: int, u: np.ndarray, 
 
 
 @batched
-def add_bends(
+def add_hessian(
     zeroth: float, first: np.ndarray, second: np.ndarray, W: np.ndarray, i: int, q: int, hessian: np.ndarray
 ) -> None:
     """Add the second derivatives of row i to the upper triangle of `hessian`.
@@ -105,7 +105,7 @@ def make_expand(
         hi: int,
         values: np.ndarray,
         slopes: np.ndarray,
-        bends: np.ndarray,
+        hessians: np.ndarray,
     ) -> None:
         W, responses, spans, _, rule, sizes = data
         q = 1 if one_column else sizes[0, 1]
@@ -120,14 +120,14 @@ def make_expand(
         s = np.empty((phi.shape[0], n_nodes))
         second = np.empty((K, K))
         slope = np.empty(n_nodes)
-        bend = np.empty(n_nodes)
+        curvature = np.empty(n_nodes)
         shape = bounded_exp(phi[last]) if has_shape else 1.0
         for place in range(lo, hi):
             g = datum_at(order, place)
             value = nodes(phi, data, g, space)
             for m in range(n_nodes):
                 weight[m] = exp(weight[m] - value)
-            hessian = bends[place - lo]
+            hessian = hessians[place - lo]
             s[:] = 0.0
             hessian[:] = 0.0
             for i in range(spans[g, 0], spans[g, 1]):
@@ -137,22 +137,22 @@ def make_expand(
                     x = eta[i - spans[g, 0]]
                     for k in range(K):
                         x += a[i - spans[g, 0], k] * u[k, m]
-                    slope[m], bend[m] = derivatives(x, row, shape)
-                    bend[m] *= weight[m]
-                    zeroth += bend[m]
+                    slope[m], curvature[m] = derivatives(x, row, shape)
+                    curvature[m] *= weight[m]
+                    zeroth += curvature[m]
                     if has_shape:
                         s[last, m] += of_row(row, shape)[1] + in_shape(x, row, shape)
                 for k in range(K):
                     first[k] = 0.0
                     for m in range(n_nodes):
-                        first[k] += bend[m] * u[k, m]
+                        first[k] += curvature[m] * u[k, m]
                     for n in range(K):
                         total = 0.0
                         for m in range(n_nodes):
-                            total += bend[m] * u[k, m] * u[n, m]
+                            total += curvature[m] * u[k, m] * u[n, m]
                         second[k, n] = total
                 add_scores(slope, W, i, q, u, s)
-                add_bends(zeroth, first, second, W, i, q, hessian)
+                add_hessian(zeroth, first, second, W, i, q, hessian)
             values[place - lo] = value
             add_covariance(s, weight, slopes[place - lo], hessian)
 
@@ -161,27 +161,27 @@ def make_expand(
 
 @np.errstate(over="ignore", invalid="ignore")  # a search may try points far from the mode
 def pull_back(
-    values: np.ndarray, slopes: np.ndarray, bends: np.ndarray, jacobian: np.ndarray, curvature: np.ndarray
+    values: np.ndarray, slopes: np.ndarray, hessians: np.ndarray, jacobian: np.ndarray, second: np.ndarray
 ) -> np.ndarray:
     """Return rows (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2) in theta, given values and derivatives in phi.
 
-    `bends` holds upper triangles; `jacobian` (n, d) and `curvature` (n, d, d) are the derivatives of phi.
+    `hessians` holds upper triangles; `jacobian` (n, d) and `second` (n, d, d) are first and second derivatives of phi.
     """
     j, k = np.triu_indices(jacobian.shape[1])
-    hessian = (in_theta(bends, jacobian) + slopes @ curvature[:, j, k]) * np.where(j == k, 0.5, 1.0)
+    hessian = (in_theta(hessians, jacobian) + slopes @ second[:, j, k]) * np.where(j == k, 0.5, 1.0)
     return np.column_stack([values, slopes @ jacobian, hessian])
 
 
-def in_theta(bends: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
-    """Return the upper triangles of J' B J, rows of d (d + 1) / 2, for the symmetric matrices B in `bends` (n, m, m).
+def in_theta(hessians: np.ndarray, jacobian: np.ndarray) -> np.ndarray:
+    """Return the upper triangles of J' H J, rows of d (d + 1) / 2, for the symmetric matrices H of `hessians`.
 
-    Only the upper triangles of B are read. One matrix maps triangles to triangles, unless it is larger than
-    `LARGEST_MAP`, because products of many small matrices take longer than the expansion.
+    Their shape is (n, m, m), and only their upper triangles are read. One matrix maps triangles to triangles, unless it
+    is larger than `LARGEST_MAP`, because products of many small matrices take longer than the expansion.
     """
     (a, b) = np.triu_indices(len(jacobian))
     (j, k) = np.triu_indices(jacobian.shape[1])
     if a.size * j.size > LARGEST_MAP:
-        upper = np.triu(bends)
-        return np.asarray((jacobian.T @ (upper + np.triu(bends, 1).swapaxes(-1, -2)) @ jacobian)[:, j, k])
+        upper = np.triu(hessians)
+        return np.asarray((jacobian.T @ (upper + np.triu(hessians, 1).swapaxes(-1, -2)) @ jacobian)[:, j, k])
     both = jacobian[a][:, j] * jacobian[b][:, k] + (jacobian[b][:, j] * jacobian[a][:, k]) * (a != b)[:, None]
-    return np.asarray(bends[:, a, b] @ both)
+    return np.asarray(hessians[:, a, b] @ both)

@@ -179,14 +179,14 @@ def make_refit(
                 along = 0.0
                 for k in range(K):
                     x += a[i - lo, k] * u[k]
-                slope, bend = derivatives(x, read(responses, i), shape)
+                slope, curvature = derivatives(x, read(responses, i), shape)
                 for j in range(q):
                     along += W[0, i, j] * b[j]
                 place = q
                 for j in range(q):
-                    out[g, j] += (slope - bend * along) * W[0, i, j]
+                    out[g, j] += (slope - curvature * along) * W[0, i, j]
                     for m in range(j, q):
-                        out[g, place] -= bend * W[0, i, j] * W[0, i, m]
+                        out[g, place] -= curvature * W[0, i, j] * W[0, i, m]
                         place += 1
 
     return refit

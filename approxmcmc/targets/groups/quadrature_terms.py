@@ -248,11 +248,11 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         def expand(theta: np.ndarray, data: Any, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
             where = data[:CORE], order, lo, hi
             phi, jacobian, curvature = self.derivatives_of_phi(theta)
-            values, slopes, bends = in_phi(phi, *where)
+            values, slopes, hessians = in_phi(phi, *where)
             if self.stack.has_shape:
                 step = SHAPE_STEP * np.eye(len(phi))[-1]
-                bends[..., -1] = (in_phi(phi + step, *where)[1] - in_phi(phi - step, *where)[1]) / (2.0 * SHAPE_STEP)
-            out[:] = pull_back(values, slopes, bends, jacobian, curvature)
+                hessians[..., -1] = (in_phi(phi + step, *where)[1] - in_phi(phi - step, *where)[1]) / (2.0 * SHAPE_STEP)
+            out[:] = pull_back(values, slopes, hessians, jacobian, curvature)
 
         return expand
 

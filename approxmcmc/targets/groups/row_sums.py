@@ -104,11 +104,11 @@ def make_add_scores(
             x = eta[i]
             for k in range(K):
                 x += a[i, k] * u[k]
-            slope, bend = derivatives(x, read(responses, lo + i), shape)
+            slope, curvature = derivatives(x, read(responses, lo + i), shape)
             for k in range(K):
                 step[k] += slope * a[i, k]
                 for m in range(k + 1):
-                    A[k, m] -= bend * a[i, k] * a[i, m]
+                    A[k, m] -= curvature * a[i, k] * a[i, m]
 
     return add_scores
 
@@ -170,22 +170,22 @@ def make_add_shared_scores(add_scores: Callable[..., None], merges: bool) -> Cal
         along = space.a[0, 0]
         e = space.e
         mean = 0.0
-        bend = 0.0
+        curvature = 0.0
         t = along * u[0]
         if space.sums[LARGEST] + t > FARTHEST or abs(t) > ROOM:
             add_scores(responses, lo, n, shape, space, u)
             return
         factor = exp(t)
         if merges:
-            mean = bend = e[0] * factor
+            mean = curvature = e[0] * factor
         else:
             for i in range(n):
                 odds = e[i] * factor
                 rest = 1.0 / (1.0 + odds)
                 mean += odds * rest
-                bend += odds * rest * rest
+                curvature += odds * rest * rest
         space.step[0] += (space.sums[TOTAL] - mean) * along
-        space.A[0, 0] += bend * along * along
+        space.A[0, 0] += curvature * along * along
 
     return add_shared
 

@@ -251,12 +251,12 @@ class GroupedTarget(QuadratureTerms):
         rows = np.unique(np.linspace(0, len(y) - 1, 64).astype(int))
         for eta in (-3.0, -1.0, 0.0, 1.0, 3.0):
             for i in rows:
-                bend = self.family.derivatives(eta, y[i], size[i], self.shape or 1.0)[1]
-                if not bend <= 1e-6:
+                curvature = self.family.derivatives(eta, y[i], size[i], self.shape or 1.0)[1]
+                if not curvature <= 1e-6:
                     raise IncompatibleError(
                         f"GroupedTarget: the family must be log-concave in eta, so that a group has one mode; at eta = "
-                        f"{eta} and y = {y[i]:g} the second derivative of {self.family_name} is {bend:.3g}. For such a "
-                        "family, as a mixture or Student's t, sample all effects, for instance by NUTS"
+                        f"{eta} and y = {y[i]:g} the second derivative of {self.family_name} is {curvature:.3g}. "
+                        "For such a family, as a mixture or Student's t, sample all effects, for instance by NUTS"
                     )
 
     @property

@@ -131,7 +131,7 @@ def assemble(parts: Mapping[str, list[PredictorPart]], variables: Variables, n: 
         dim = dim + math.prod(shape)
     builder = DistinctColumns(n)
     predictors = [_predictor(parts_of_predictor, starts, dim, builder) for parts_of_predictor in parts.values()]
-    return Design(dim, builder.dense(), builder.coded(), builder.weights, predictors)
+    return Design(dim, builder.dense(), builder.coded(), builder.weight_columns, predictors)
 
 
 class DistinctColumns:
@@ -142,7 +142,7 @@ class DistinctColumns:
         self.blocks: list[tuple[tuple[np.ndarray, ...], int]] = []
         self.width = 0
         self.codes: list[np.ndarray] = []
-        self.weights: list[int] = []
+        self.weight_columns: list[int] = []
 
     def add(self, arrays: tuple[np.ndarray, ...]) -> tuple[int, int]:
         """Add these arrays (n, p) next to each other, unless they are stored already; return their range of columns."""
@@ -157,7 +157,7 @@ class DistinctColumns:
     def add_codes(self, codes: np.ndarray, weights: np.ndarray | None) -> None:
         """Add codes (n,), indices of entries of theta, and weights (n, 1) that multiply these entries; None: 1."""
         self.codes.append(codes)
-        self.weights.append(-1 if weights is None else self.add((weights,))[0])
+        self.weight_columns.append(-1 if weights is None else self.add((weights,))[0])
 
     def dense(self) -> np.ndarray:
         """Return all dense columns, (n, p); a single contiguous array is not copied."""

@@ -32,8 +32,8 @@ FIRST_CODE = 3
 END_OF_CODES = 4
 FIRST_SHARED = 5
 END_OF_SHARED = 6
-SPANS = 7
-DESIGN = 7  # arrays of a design
+SPANS = 7  # numbers for each predictor
+DESIGN_ARRAYS = 7  # length of `Design.arrays`; in the data of a target, the arrays of the responses follow
 
 Rows = slice | np.ndarray
 
@@ -71,21 +71,21 @@ class Design:
     codes
         For each row the indices of the entries of theta to add, int32, shape (n, C); the index `dim` adds 0, for a
         reference level.
-    weights
+    weight_columns
         For each column of codes the index of the column of X that multiplies its entries; -1 for none.
     predictors
         The K predictors.
     """
 
     def __init__(
-        self, dim: int, X: np.ndarray, codes: np.ndarray, weights: Sequence[int], predictors: Sequence[Predictor]
+        self, dim: int, X: np.ndarray, codes: np.ndarray, weight_columns: Sequence[int], predictors: Sequence[Predictor]
     ) -> None:
         self.dim = dim
         self.n_rows = len(X)
         self.predictors = tuple(predictors)
         self.X = X
         self.codes = codes
-        self.weights = tuple(weights)
+        self.weight_columns = tuple(weight_columns)
         self._has_offset = any(dim in (*predictor.places, *predictor.shared) for predictor in predictors)
 
     def followed_by(self, more: "Design") -> "Design":
@@ -99,12 +99,12 @@ class Design:
         X, codes = more._stored_as(self)
         grown = followed_by(self.X, X) if self.X.shape[1] else np.empty((self.n_rows + more.n_rows, 0), self.X.dtype)
         grown_codes = followed_by(self.codes, codes) if codes.shape[1] else np.empty((len(grown), 0), codes.dtype)
-        return Design(self.dim, grown, grown_codes, self.weights, self.predictors)
+        return Design(self.dim, grown, grown_codes, self.weight_columns, self.predictors)
 
     def without(self, lo: int, hi: int) -> "Design":
         """Return the design without the rows lo ... hi - 1."""
         X, codes = (without_rows(array, lo, hi) for array in (self.X, self.codes))
-        return Design(self.dim, X, codes, self.weights, self.predictors)
+        return Design(self.dim, X, codes, self.weight_columns, self.predictors)
 
     def _stored_as(self, other: "Design") -> tuple[np.ndarray, np.ndarray]:
         """Return dense columns and codes of these rows in the places where `other` has them.
@@ -136,7 +136,7 @@ class Design:
             if not same:
                 raise InvalidInputError("the new rows have predictors made of other columns than those of the old rows")
             yield from zip(range(*mine.columns), range(*theirs.columns), strict=True)
-        for mine_weight, their_weight in zip(self.weights, other.weights, strict=True):
+        for mine_weight, their_weight in zip(self.weight_columns, other.weight_columns, strict=True):
             if (mine_weight < 0) != (their_weight < 0):
                 raise InvalidInputError("the new rows have codes with other weights than those of the old rows")
             if mine_weight >= 0:
@@ -158,7 +158,7 @@ class Design:
         return max(64, NUMBERS // max(self.dim, self.X.shape[1]))
 
     @property
-    def rows_of_a_sum(self) -> int:
+    def rows_per_summed_block(self) -> int:
         """Rows per block where blocks are summed: with many categories more, as each Hessian has dim^2 numbers."""
         width = max(1, self.X.shape[1] + self.codes.shape[1])
         return (
@@ -167,7 +167,10 @@ class Design:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """Arrays for kernels: X and codes, with n rows, then arrays of length 1 that say how to combine them."""
+        """Arrays for kernels: X and codes, with n rows, then five arrays (1, ...) that say how to combine them.
+
+        `kernels` says what each of them holds.
+        """
         spans: list[int] = []
         places: list[int] = []
         shared: list[int] = []
@@ -176,7 +179,7 @@ class Design:
             spans += [*predictor.columns, len(places), *predictor.codes, len(shared), stop]
             places += predictor.places
             shared += predictor.shared
-        whole = [np.array([numbers], dtype=np.int64) for numbers in (spans, places, self.weights, shared)]
+        whole = [np.array([numbers], dtype=np.int64) for numbers in (spans, places, self.weight_columns, shared)]
         values = np.array([[value for predictor in self.predictors for value in predictor.values]], dtype=np.float64)
         return self.X, self.codes, *whole, values
 
@@ -234,21 +237,24 @@ class Design:
         extended = np.vstack([directions, np.zeros(directions.shape[1])])
         return np.array([part.times(extended) for part in self._parts(rows)])
 
-    def slope(self, slopes: np.ndarray, rows: Rows) -> np.ndarray:
+    def gradient(self, slopes: np.ndarray, rows: Rows) -> np.ndarray:
         """Return the sum of the gradients of rows with these slopes (K, rows) in their predictors; shape (dim,)."""
         total = np.zeros(self.dim + 1)
         for part, weights in zip(self._parts(rows), slopes, strict=True):
-            part.add_slope(weights, total)
+            part.add_gradient(weights, total)
         return total[:-1]
 
-    def bend(self, bends: np.ndarray, rows: Rows) -> np.ndarray:
-        """Return the sum of the Hessians of rows with second derivatives `bends` (K, K, rows); shape (dim, dim)."""
+    def hessian(self, curvatures: np.ndarray, rows: Rows) -> np.ndarray:
+        """Return the sum of the rows' Hessians in theta; shape (dim, dim).
+
+        `curvatures` (K, K, rows) are the second derivatives of the rows' terms in their predictors.
+        """
         total = np.zeros((self.dim + 1, self.dim + 1))
         parts = self._parts(rows)
         for k, part in enumerate(parts):
-            part.add_bend(part, bends[k, k], 0.5, total)
-            for other, weights in zip(parts[k + 1 :], bends[k, k + 1 :], strict=True):
-                part.add_bend(other, weights, 1.0, total)
+            part.add_hessian(part, curvatures[k, k], 0.5, total)  # half, because the transpose is added below
+            for other, weights in zip(parts[k + 1 :], curvatures[k, k + 1 :], strict=True):
+                part.add_hessian(other, weights, 1.0, total)
         return (total + total.T)[:-1, :-1]
 
     def covariances(self, cholesky: np.ndarray, rows: Rows) -> np.ndarray:
@@ -274,8 +280,8 @@ class Design:
         places[:, last - first :] = predictor.shared
         values[:, last - first :] = predictor.values
         for c in range(first, last):
-            if self.weights[c] >= 0:
-                values[:, c - first] = X[:, self.weights[c]]
+            if self.weight_columns[c] >= 0:
+                values[:, c - first] = X[:, self.weight_columns[c]]
             values[places[:, c - first] == self.dim, c - first] = 0.0
         starts = np.arange(n + 1, dtype=np.int32) * width
         sparse = csr_array((values.ravel(), places.ravel(), starts), shape=(n, self.dim + 1))
@@ -317,13 +323,13 @@ class _Part:
         np.add.at(whole.T, self.places[self.places < dim], dense.T)
         return np.linalg.norm(whole, axis=1)
 
-    def add_slope(self, weights: np.ndarray, total: np.ndarray) -> None:
+    def add_gradient(self, weights: np.ndarray, total: np.ndarray) -> None:
         """Add (D + S)' w to `total`, w = `weights` (rows,)."""
         total[self.places] += weights @ self.dense
         if self.sparse is not None:
             total += weights @ self.sparse
 
-    def add_bend(self, other: "_Part", weights: np.ndarray, factor: float, total: np.ndarray) -> None:
+    def add_hessian(self, other: "_Part", weights: np.ndarray, factor: float, total: np.ndarray) -> None:
         """Add `factor` times (D_1 + S_1)' W (D_2 + S_2) to `total`; 1 is this part, 2 `other`, W = diag(`weights`)."""
         weighted = self.dense * (factor * weights)[:, None]
         total[np.ix_(self.places, other.places)] += weighted.T @ other.dense

@@ -22,7 +22,7 @@ from approxmcmc.engine.terms.batches import (
 )
 from approxmcmc.engine.terms.gradients import gradient_signature, linear_gradient_kernel
 from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.kernels import OfRows, add_gradient, log_terms, terms_at_both
+from approxmcmc.targets.predictors.kernels import FunctionOfPredictors, add_gradient, log_terms, terms_at_both
 from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
 
 Responses = tuple[np.ndarray, ...]
@@ -132,4 +132,4 @@ def around(
 
 @functools.lru_cache(maxsize=64)  # a target is compiled for each part that uses it, twenty times in a choice
 def _around(function: Callable[..., Any], signature: Any, n_predictors: int, of_rows: Callable[..., Any]) -> Any:
-    return with_context(function, signature, OfRows(n_predictors, of_rows), fastmath=True)
+    return with_context(function, signature, FunctionOfPredictors(n_predictors, of_rows), fastmath=True)

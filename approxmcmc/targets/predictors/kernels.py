@@ -3,6 +3,18 @@
 A batch takes two steps. First `predict` writes the predictors of its rows one by one; only this step reads theta. The
 second step, terms or slopes, is a function of predictors and responses only (`likelihood`), so its cost does not depend
 on the dimension of theta.
+
+The arrays of a design (`Design.arrays`) are
+
+- X (n, p), the dense columns, and codes (n, C);
+- spans: SPANS numbers for each predictor, which locate its parts in the other arrays;
+- places: for each dense column the entry of theta that multiplies it;
+- weight_columns: for each column of codes the column of X that multiplies its entries, or -1;
+- shared, values: the entries of theta that all rows share, and their factors.
+
+The last five have the shape (1, ...): arrays of data have rows along the first axis, and these have one row. The entry
+`dim`, one past the end of theta, stands for an offset or a reference level: as a coefficient it is 1, as a code it adds
+0.
 """
 
 from typing import Any, NamedTuple
@@ -12,7 +24,7 @@ import numpy as np
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
 from approxmcmc.engine.terms.batches import BATCH, Data, datum_at
 from approxmcmc.targets.predictors.design import (
-    DESIGN,
+    DESIGN_ARRAYS,
     END_OF_CODES,
     END_OF_COLUMNS,
     END_OF_SHARED,
@@ -23,23 +35,22 @@ from approxmcmc.targets.predictors.design import (
     SPANS,
 )
 
-LAST = DESIGN  # the first array of the responses
-
 
 @compiled(fastmath=set(BATCH_FASTMATH))
-def gather(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
+def read_coefficients(theta: np.ndarray, design: Data, k: int, coefs: np.ndarray) -> float:
     """Copy the coefficients of the dense columns of predictor k to `coefs`; return the part that all rows share."""
     _, _, spans, places, _, shared, values = design
     dim = theta.shape[0]
-    first = spans[0, SPANS * k + FIRST_COLUMN]
-    last = spans[0, SPANS * k + END_OF_COLUMNS]
-    at = spans[0, SPANS * k + FIRST_PLACE]
-    for j in range(last - first):
-        entry = places[0, at + j]
+    width = spans[0, SPANS * k + END_OF_COLUMNS] - spans[0, SPANS * k + FIRST_COLUMN]
+    first_place = spans[0, SPANS * k + FIRST_PLACE]
+    for j in range(width):
+        entry = places[0, first_place + j]
         coefs[j] = theta[entry] if entry < dim else 1.0
     common = 0.0
     for s in range(spans[0, SPANS * k + FIRST_SHARED], spans[0, SPANS * k + END_OF_SHARED]):
-        common += values[0, s] * (theta[shared[0, s]] if shared[0, s] < dim else 1.0)
+        entry = shared[0, s]
+        coefficient = theta[entry] if entry < dim else 1.0
+        common += values[0, s] * coefficient
     return common
 
 
@@ -48,13 +59,13 @@ def add_coded(
     theta: np.ndarray, design: Data, k: int, order: np.ndarray, lo: int, hi: int, common: float, eta: np.ndarray
 ) -> None:
     """Add to `eta`, predictor k, the entries of theta that codes name, times their weights, and the number `common`."""
-    X, codes, spans, _, weights, _, _ = design
+    X, codes, spans, _, weight_columns, _, _ = design
     dim = theta.shape[0]
     for i in range(hi - lo):
         eta[i] += common
     for c in range(spans[0, SPANS * k + FIRST_CODE], spans[0, SPANS * k + END_OF_CODES]):
-        column = weights[0, c]
-        if column < 0:
+        column = weight_columns[0, c]
+        if column < 0:  # these codes have the weight 1
             for i in range(hi - lo):
                 code = codes[datum_at(order, lo + i), c]
                 eta[i] += theta[code] if code < dim else 0.0
@@ -71,19 +82,22 @@ def predict(
 ) -> None:
     """Write predictor k of the rows ``order[lo:hi]`` to ``eta[k, :hi - lo]``; `coefs` is scratch.
 
-    It handles two rows at a time, as `approxmcmc.engine.terms.batches.linear_predictor` does.
+    It handles two rows at a time, as `approxmcmc.engine.terms.batches.linear_predictor` does: a coefficient that is
+    loaded serves both.
     """
     X = design[0]
     spans = design[2]
     for k in range(eta.shape[0]):
-        common = gather(theta, design, k, coefs)
+        common = read_coefficients(theta, design, k, coefs)
         first = spans[0, SPANS * k + FIRST_COLUMN]
-        width = spans[0, SPANS * k + END_OF_COLUMNS] - spans[0, SPANS * k + FIRST_COLUMN]
+        width = spans[0, SPANS * k + END_OF_COLUMNS] - first
         out = eta[k]
-        if width == 0:
+        n_pairs = (hi - lo + 1) // 2
+        if width == 0:  # a predictor of codes alone: no row of X is loaded
+            n_pairs = 0
             for i in range(hi - lo):
                 out[i] = 0.0
-        for pair in range((hi - lo + 1) // 2 if width > 0 else 0):
+        for pair in range(n_pairs):
             i = lo + 2 * pair
             next_i = min(i + 1, hi - 1)  # the last row twice if their number is odd
             row = X[datum_at(order, i)]
@@ -115,67 +129,75 @@ def predict_both(
     """
     X = design[0]
     spans = design[2]
-    coefs_now = coefs[0]
-    coefs_then = coefs[1]
+    coefs_current = coefs[0]
+    coefs_proposed = coefs[1]
     for k in range(eta.shape[0]):
-        common = gather(theta, design, k, coefs_now)
-        common_then = gather(proposed, design, k, coefs_then)
+        common = read_coefficients(theta, design, k, coefs_current)
+        common_proposed = read_coefficients(proposed, design, k, coefs_proposed)
         first = spans[0, SPANS * k + FIRST_COLUMN]
-        width = spans[0, SPANS * k + END_OF_COLUMNS] - spans[0, SPANS * k + FIRST_COLUMN]
-        now = eta[k]
-        then = eta_proposed[k]
+        width = spans[0, SPANS * k + END_OF_COLUMNS] - first
+        out = eta[k]
+        out_proposed = eta_proposed[k]
         for i in range(hi - lo):
             row = X[lo + i]
-            total = total_then = 0.0
+            total = total_proposed = 0.0
             for j in range(width):
-                total += row[first + j] * coefs_now[j]
-                total_then += row[first + j] * coefs_then[j]
-            now[i] = total
-            then[i] = total_then
-        add_coded(theta, design, k, memory_order, lo, hi, common, now)
-        add_coded(proposed, design, k, memory_order, lo, hi, common_then, then)
+                total += row[first + j] * coefs_current[j]
+                total_proposed += row[first + j] * coefs_proposed[j]
+            out[i] = total
+            out_proposed[i] = total_proposed
+        add_coded(theta, design, k, memory_order, lo, hi, common, out)
+        add_coded(proposed, design, k, memory_order, lo, hi, common_proposed, out_proposed)
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
 def add_rows(
     slopes: np.ndarray, design: Data, order: np.ndarray, lo: int, hi: int, sums: np.ndarray, out: np.ndarray
 ) -> None:
-    """Add the gradients of rows with these slopes in their predictors, (K, rows), to `out`; `sums` is scratch."""
-    X, codes, spans, places, weights, shared, values = design
+    """Add the sum of the rows' gradients in theta to `out`.
+
+    `slopes` (K, rows) are the derivatives of the rows' terms in their predictors; `sums` is scratch.
+    """
+    X, codes, spans, places, weight_columns, shared, values = design
     dim = out.shape[0]
     for k in range(slopes.shape[0]):
         slope = slopes[k]
         total = 0.0
         first = spans[0, SPANS * k + FIRST_COLUMN]
-        width = spans[0, SPANS * k + END_OF_COLUMNS] - spans[0, SPANS * k + FIRST_COLUMN]
-        at = spans[0, SPANS * k + FIRST_PLACE]
+        width = spans[0, SPANS * k + END_OF_COLUMNS] - first
+        first_place = spans[0, SPANS * k + FIRST_PLACE]
         for j in range(width):
             sums[j] = 0.0
         for i in range(hi - lo):
             total += slope[i]
-        for i in range(hi - lo if width > 0 else 0):
+        n_dense_rows = hi - lo if width > 0 else 0  # without dense columns no row of X is loaded
+        for i in range(n_dense_rows):
             row = X[datum_at(order, lo + i)]
             for j in range(width):
                 sums[j] += slope[i] * row[first + j]
         for j in range(width):
-            if places[0, at + j] < dim:
-                out[places[0, at + j]] += sums[j]
+            entry = places[0, first_place + j]
+            if entry < dim:
+                out[entry] += sums[j]
         for s in range(spans[0, SPANS * k + FIRST_SHARED], spans[0, SPANS * k + END_OF_SHARED]):
-            if shared[0, s] < dim:
-                out[shared[0, s]] += values[0, s] * total
+            entry = shared[0, s]
+            if entry < dim:
+                out[entry] += values[0, s] * total
         for c in range(spans[0, SPANS * k + FIRST_CODE], spans[0, SPANS * k + END_OF_CODES]):
-            column = weights[0, c]
+            column = weight_columns[0, c]
             for i in range(hi - lo):
                 datum = datum_at(order, lo + i)
-                if codes[datum, c] < dim:
-                    out[codes[datum, c]] += slope[i] if column < 0 else slope[i] * X[datum, column]
+                code = codes[datum, c]
+                if code < dim:
+                    slope_of_entry = slope[i] if column < 0 else slope[i] * X[datum, column]
+                    out[code] += slope_of_entry
 
 
-class OfRows(NamedTuple):
-    """The likelihood of a kernel: the number K of predictors, and a batch function of predictors and responses.
+class FunctionOfPredictors(NamedTuple):
+    """The number K of predictors, and a batch kernel that computes terms or slopes from predictors and responses.
 
-    The batch function is a separate compiled kernel, called once a batch, so the code here is compiled once for all
-    models.
+    ``function(eta, responses, order, lo, hi, out)`` is compiled separately and called once a batch, so the code of this
+    file is compiled once for all models.
     """
 
     n_predictors: int
@@ -183,13 +205,13 @@ class OfRows(NamedTuple):
 
 
 def log_terms(
-    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: FunctionOfPredictors
 ) -> None:
     """Write the terms of the rows ``order[lo:hi]``."""
     eta = np.empty((known.n_predictors, hi - lo))
     coefs = np.empty(data[0].shape[1])
-    predict(theta, data[:LAST], order, lo, hi, coefs, eta)
-    known.function(eta, data[LAST:], order, lo, hi, out)
+    predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, coefs, eta)
+    known.function(eta, data[DESIGN_ARRAYS:], order, lo, hi, out)
 
 
 def terms_at_both(
@@ -200,29 +222,29 @@ def terms_at_both(
     hi: int,
     current: np.ndarray,
     candidate: np.ndarray,
-    known: OfRows,
+    known: FunctionOfPredictors,
 ) -> None:
     """Write the terms of the rows lo ... hi - 1 at theta to `current`, at `proposed` to `candidate`, in one pass."""
     eta = np.empty((2, known.n_predictors, hi - lo))
     coefs = np.empty((2, data[0].shape[1]))
     memory_order = np.empty(0, dtype=np.int64)
-    predict_both(theta, proposed, data[:LAST], memory_order, lo, hi, coefs, eta[0], eta[1])
-    known.function(eta[0], data[LAST:], memory_order, lo, hi, current)
-    known.function(eta[1], data[LAST:], memory_order, lo, hi, candidate)
+    predict_both(theta, proposed, data[:DESIGN_ARRAYS], memory_order, lo, hi, coefs, eta[0], eta[1])
+    known.function(eta[0], data[DESIGN_ARRAYS:], memory_order, lo, hi, current)
+    known.function(eta[1], data[DESIGN_ARRAYS:], memory_order, lo, hi, candidate)
 
 
 def add_gradient(
-    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: FunctionOfPredictors
 ) -> None:
     """Add the sum of the gradients of the terms of ``order[lo:hi]``; ``known.function`` computes the slopes."""
     coefs = np.empty(data[0].shape[1])
-    design = data[:LAST]
+    design = data[:DESIGN_ARRAYS]
     for start in range(lo, hi, BATCH):
         stop = min(start + BATCH, hi)
         eta = np.empty((known.n_predictors, stop - start))
         slopes = np.empty((known.n_predictors, stop - start))
         predict(theta, design, order, start, stop, coefs, eta)
-        known.function(eta, data[LAST:], order, start, stop, slopes)
+        known.function(eta, data[DESIGN_ARRAYS:], order, start, stop, slopes)
         add_rows(slopes, design, order, start, stop, coefs, out)
 
 
@@ -267,25 +289,25 @@ def subtract_slopes(
 
 
 def residuals(
-    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: FunctionOfPredictors
 ) -> None:
     """Write the terms of the rows ``order[lo:hi]`` minus their quadratics, which the last array of the data holds."""
     eta = np.empty((known.n_predictors, hi - lo))
     coefs = np.empty(data[0].shape[1])
-    predict(theta, data[:LAST], order, lo, hi, coefs, eta)
-    known.function(eta, data[LAST:-1], order, lo, hi, out)
+    predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, coefs, eta)
+    known.function(eta, data[DESIGN_ARRAYS:-1], order, lo, hi, out)
     subtract_quadratics(eta, data[-1], order, lo, hi, out)
 
 
 def add_residual_gradient(
-    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+    theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: FunctionOfPredictors
 ) -> None:
     """Add the sum of the gradients of `residuals` of ``order[lo:hi]``; ``known.function`` computes slopes of terms."""
     eta = np.empty((known.n_predictors, hi - lo))
     slopes = np.empty((known.n_predictors, hi - lo))
     coefs = np.empty(data[0].shape[1])
-    design = data[:LAST]
+    design = data[:DESIGN_ARRAYS]
     predict(theta, design, order, lo, hi, coefs, eta)
-    known.function(eta, data[LAST:-1], order, lo, hi, slopes)
+    known.function(eta, data[DESIGN_ARRAYS:-1], order, lo, hi, slopes)
     subtract_slopes(eta, data[-1], order, lo, hi, slopes)
     add_rows(slopes, design, order, lo, hi, coefs, out)

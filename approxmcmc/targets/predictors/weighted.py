@@ -13,7 +13,7 @@ from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.families.binomial import BINOMIAL
 from approxmcmc.families.family import Minorant
 from approxmcmc.targets.predictors.family import FamilyLikelihood
-from approxmcmc.targets.predictors.kernels import OfRows
+from approxmcmc.targets.predictors.kernels import FunctionOfPredictors
 from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
 
 Responses = tuple[np.ndarray, ...]
@@ -165,7 +165,7 @@ class WeightedLikelihood(WithWeights):
     def compile(self, name: str, responses: Responses) -> Any:
         """Compile a batch function around that of the likelihood without weights."""
         single = self.single.compile(name, responses[:-1])
-        likelihood_of_rows = OfRows(self.n_predictors, single)
+        likelihood_of_rows = FunctionOfPredictors(self.n_predictors, single)
         return with_context(getattr(self, name)(), self.signature(name, responses), likelihood_of_rows, fastmath=True)
 
     def terms(self) -> Callable[..., None]:
@@ -199,7 +199,7 @@ class WeightedTrials(FamilyLikelihood):
 
 
 def weighted_terms(
-    eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+    eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: FunctionOfPredictors
 ) -> None:
     """Write the terms of the rows ``order[lo:hi]`` times their weights, which are the last response."""
     known.function(eta, responses[:-1], order, lo, hi, out)
@@ -209,7 +209,7 @@ def weighted_terms(
 
 
 def weighted_slopes(
-    eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+    eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: FunctionOfPredictors
 ) -> None:
     """Write the slopes of the rows ``order[lo:hi]`` times their weights; `out` has shape (K, rows)."""
     known.function(eta, responses[:-1], order, lo, hi, out)
@@ -220,7 +220,7 @@ def weighted_slopes(
 
 
 def weighted_expansion(
-    eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: OfRows
+    eta: np.ndarray, responses: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: FunctionOfPredictors
 ) -> None:
     """Write the expansions of the rows ``order[lo:hi]`` times their weights; `out` has one row for each."""
     known.function(eta, responses[:-1], order, lo, hi, out)

@@ -118,7 +118,7 @@ class TestTheExactTest:
             assert part.log_likelihood(state) == kept
 
     def test_it_is_exact_and_there_is_nothing_to_audit(self):
-        assert ExactTest().leaves_invariant(3) and ExactTest().reads_all(3) and ExactTest().compares
+        assert ExactTest().leaves_invariant(3) and ExactTest().reads_all(3) and ExactTest().only_compares
         assert not ExactTest().build_test(Population(self.TERMS)).is_audited
 
 

@@ -96,9 +96,10 @@ def test_every_evaluation_is_booked(test):
 class TestTheLaw:
     def test_which_setting_a_method_does_not_describe(self):
         plain_test, bounded, cold = MinibatchBarker(), MinibatchBarker(max_error=0.1), MinibatchBarker(temperature=2.0)
-        assert plain_test.law_unknown("enumerate") == cold.law_unknown("enumerate") == plain_test.law_unknown("") == ""
-        assert "max_error" in bounded.law_unknown("enumerate")
-        assert all("Gaussian regime" in test.law_unknown("") for test in (bounded, cold))
+        assert plain_test.why_law_unknown("enumerate") == plain_test.why_law_unknown("") == ""
+        assert cold.why_law_unknown("enumerate") == ""
+        assert "max_error" in bounded.why_law_unknown("enumerate")
+        assert all("Gaussian regime" in test.why_law_unknown("") for test in (bounded, cold))
 
     @pytest.mark.parametrize(("n", "variance"), [(5, 0.0), (4, 6.25 * 2.0 / 4 / 5)])
     def test_the_variance_of_an_estimate_from_n_of_five(self, n, variance):

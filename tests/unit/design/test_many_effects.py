@@ -40,14 +40,16 @@ def test_hessians_of_many_categories_are_summed_in_few_blocks():
     """Of 700 categories a block of 356 rows would make a matrix of 490 000 numbers, 28 times."""
     levels, n = 700, 10_000
     codes = np.random.default_rng(1).integers(levels, size=(n, 1)).astype(np.int32)
-    design = Design(levels + 1, X=np.linspace(-1.0, 1.0, n)[:, None], codes=codes, weights=[-1], predictors=[
+    design = Design(levels + 1, X=np.linspace(-1.0, 1.0, n)[:, None], codes=codes, weight_columns=[-1], predictors=[
         Predictor(columns=(0, 1), places=[levels], codes=(0, 1))
     ])  # fmt: skip
     assert design.rows_at_a_time == 356 and n <= design.rows_of_a_sum
-    bends = np.random.default_rng(2).random((1, 1, n))
+    curvatures = np.random.default_rng(2).random((1, 1, n))
     whole = np.hstack([np.eye(levels)[codes[:, 0]], design.X])
-    np.testing.assert_allclose(design.bend(bends, slice(None)), whole.T @ (bends[0, 0, :, None] * whole), rtol=1e-12)
-    few = Design(5, X=design.X, codes=codes % 4, weights=[-1], predictors=[
+    np.testing.assert_allclose(
+        design.hessian(curvatures, slice(None)), whole.T @ (curvatures[0, 0, :, None] * whole), rtol=1e-12
+    )
+    few = Design(5, X=design.X, codes=codes % 4, weight_columns=[-1], predictors=[
         Predictor(columns=(0, 1), places=[4], codes=(0, 1))
     ])  # fmt: skip
     assert few.rows_of_a_sum == few.rows_at_a_time

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numba import config
 
+from approxmcmc.engine.compiler.compilations import compiled_so_far
 from approxmcmc.engine.compiler.pinned import with_context
-from approxmcmc.engine.compiler.work import compiled_so_far
 from approxmcmc.engine.terms.batches import LOG_PRIOR
 
 THETA = np.array([1.0, 2.0])

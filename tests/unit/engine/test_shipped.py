@@ -7,8 +7,8 @@ import pytest
 from numba import types as nb
 
 from approxmcmc.engine.compiler import disk_cache, shipped
+from approxmcmc.engine.compiler.compilations import compiled_so_far
 from approxmcmc.engine.compiler.compile import VECTOR, _compile, kernel
-from approxmcmc.engine.compiler.work import compiled_so_far
 
 NATIVE = ("x86_64-unknown-linux-gnu", "some processor", "+some,+features")
 V3 = dict.fromkeys(shipped.NEEDS, True)

@@ -7,7 +7,14 @@ import pytest
 
 from approxmcmc.contracts.records import COUNT_NAMES, GRADIENTS
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.proposals.gradient_noise import added_noise, checked_noise, explain_noise, learn, rub_less, too_hot
+from approxmcmc.proposals.gradient_noise import (
+    added_noise,
+    apply_compensating_friction,
+    checked_noise,
+    explain_noise,
+    learn,
+    why_too_noisy,
+)
 from approxmcmc.proposals.langevin_step import Spread
 from approxmcmc.proposals.minibatch_gradient import MinibatchGradient, write_scores
 from tests.planting import plain
@@ -73,8 +80,8 @@ def test_what_is_added_makes_up_for_what_gradients_bring(kind):
 
 
 def test_too_hot_in_one_direction_is_too_hot():
-    assert too_hot(np.diag([1.0, 2.0, 3.0]), STEP, 1.0 - KEEP**2, HEAT) == ""
-    said = too_hot(np.diag([1.0, 2.0, 100.0]), STEP, 1.0 - KEEP**2, HEAT)
+    assert why_too_noisy(np.diag([1.0, 2.0, 3.0]), STEP, 1.0 - KEEP**2, HEAT) == ""
+    said = why_too_noisy(np.diag([1.0, 2.0, 100.0]), STEP, 1.0 - KEEP**2, HEAT)
     assert "adds 2.25 times the energy" in said and "friction of at least" in said
     with pytest.raises(IncompatibleError, match=r"SGHMC: gradient noise adds 2\.25 times"):
         noise_of(np.diag([1.0, 2.0, 100.0]))
@@ -83,27 +90,27 @@ def test_too_hot_in_one_direction_is_too_hot():
 @pytest.mark.parametrize(("largest", "told"), [(399.0, True), (401.0, False), (900.0, False)])
 def test_no_friction_is_enough_for_gradients_that_throw_further_than_a_step(largest, told):
     """(h^2 / 4) w = tanh(gamma h / 2) < 1; here h = 1 / 10."""
-    assert ("friction of at least" in too_hot(np.array([[largest]]), STEP, 1.0 - KEEP**2, HEAT)) is told
+    assert ("friction of at least" in why_too_noisy(np.array([[largest]]), STEP, 1.0 - KEEP**2, HEAT)) is told
 
 
 def test_infinite_friction_is_no_advice():
     """At h = keep = 1/2 and w = 16 all numbers are exact."""
-    assert "friction of at least" not in too_hot(np.array([[16.0]]), 0.5, 0.75, 0.25 * (1.5 * 0.5) ** 2)
+    assert "friction of at least" not in why_too_noisy(np.array([[16.0]]), 0.5, 0.75, 0.25 * (1.5 * 0.5) ** 2)
 
 
 @pytest.mark.parametrize("kind", ["scales", "factor"])
 def test_the_first_minibatch_is_all_that_is_known(kind):
-    """Then W = L' S_n L, and S = total I - heat W is factored."""
+    """Then W = L' C_n L, and S = total I - heat W is factored."""
     L = np.diag([0.5, 1.0, 2.0]) if kind == "scales" else np.linalg.cholesky(COVARIANCE)
     scale, upper = (np.diag(L).copy(), EMPTY) if kind == "scales" else (np.empty(0), L.T.copy())
     noise, count = noise_of("tune"), np.zeros(len(COUNT_NAMES), np.int64)
 
-    def scores(batch, theta, mean, now, score):
-        now[:] = 1e-5 * COVARIANCE
+    def scores(batch, theta, mean, covariance, score):
+        covariance[:] = 1e-5 * COVARIANCE
 
     plain(learn, {write_scores: scores})(minibatch(3), np.zeros(3), scale, upper, noise, count)
-    np.testing.assert_allclose(noise.known, 1e-5 * L.T @ COVARIANCE @ L, rtol=1e-12)
-    expected = noise.total * np.eye(3) - noise.heat * noise.known
+    np.testing.assert_allclose(noise.estimate, 1e-5 * L.T @ COVARIANCE @ L, rtol=1e-12)
+    expected = noise.total * np.eye(3) - noise.heat * noise.estimate
     np.testing.assert_allclose(np.tril(noise.lower) @ np.tril(noise.lower).T, expected, atol=1e-12)
     assert (noise.learnt[0], count[GRADIENTS]) == (1.0, BATCH)
     assert noise.heat == pytest.approx(HEAT * N**2 * (1.0 / BATCH - 1.0 / N))
@@ -129,9 +136,9 @@ class Fixed:
 
 
 def after(noise):
-    """Return the velocity after one rub of (1, 1, 1)."""
+    """Return the velocity after one step of friction from (1, 1, 1)."""
     velocity = np.ones(3)
-    plain(rub_less)(Fixed(), KEEP, noise, velocity)
+    plain(apply_compensating_friction)(Fixed(), KEEP, noise, velocity)
     return velocity
 
 
@@ -150,11 +157,11 @@ def test_nothing_is_added_while_tuning_comes_through_places_that_are_too_noisy()
 @pytest.mark.parametrize("places", [(2, 2), slice(None)])
 def test_why_it_is_nan_is_said_once_it_is(places):
     noise = noise_of("tune")
-    noise.lower[:], noise.known[:] = np.eye(3), 100.0 * np.eye(3)
+    noise.lower[:], noise.estimate[:] = np.eye(3), 100.0 * np.eye(3)
     assert explain_noise(noise, STEP, who="SGHMC") == ""
     noise.lower[places] = math.nan
     assert explain_noise(noise, STEP, who="SGHMC").startswith("SGHMC: gradient noise")
-    noise.known[0, 1] = math.nan
+    noise.estimate[0, 1] = math.nan
     assert explain_noise(noise, STEP, who="SGHMC") == ""
     assert explain_noise(noise_of(None), STEP, who="SGHMC") == ""
 

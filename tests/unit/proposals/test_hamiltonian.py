@@ -132,7 +132,7 @@ def test_influential_rows_give_control_variates_by_themselves(monkeypatch):
         for step in range(20):
             propose(np.random.default_rng(step), state, theta, out, np.zeros(len(COUNT_NAMES), dtype=np.int64))
             part.adapt(state, 1.0, step)
-        noise.append(np.trace(state.noise.known))
+        noise.append(np.trace(state.noise.estimate))
     assert noise[1] < 0.01 * noise[0]
 
 

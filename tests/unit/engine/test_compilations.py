@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from approxmcmc.engine.compiler import compile as engine, forecast
-from approxmcmc.engine.compiler.work import compiled_so_far, compiling, count_kernel
+from approxmcmc.engine.compiler.compilations import compiled_so_far, compiling, count_kernel
 from approxmcmc.sampling import progress
 from approxmcmc.sampling.progress import stage, watching
 
