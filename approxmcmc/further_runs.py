@@ -43,7 +43,7 @@ from approxmcmc.errors import ApproxMCMCError
 from approxmcmc.runs import RunPlan, carry_out, judge, tuning_steps
 from approxmcmc.whole_chains.settings import NUTS
 
-SHARE = 3.0  # times the evaluations of terms of the first run
+SHARE = 3.0  # largest number of evaluations of terms, in multiples of those of the first run
 NEW_STARTS = "new starts"
 MOST_STARTS = 3  # runs with new starts; of chains that are each lost with probability 1/4, one in 256 is left
 SMALLER_STEPS = 0.98  # target_accept; that of the choice is .9
@@ -51,7 +51,7 @@ LONGER_TUNING = 4
 # A candidate is run next if its estimated seconds are at most so many times those of the first, or so many seconds.
 NEXT_COSTS = 10.0
 NEXT_SECONDS = 10.0
-LEAST_SECONDS = 1.0  # of a time limit that a further run needs
+LEAST_SECONDS = 1.0  # shortest time limit that is worth a further run
 FEW = 0.1  # effective draws for each draw, below which the sampler is the reason for few effective draws
 MENDABLE = {"R-hat", "bulk ESS", "tail ESS", "movement", "divergences"}  # checks
 WORK = ("likelihood_evaluations", "gradient_evaluations")  # records, the first that a trace has

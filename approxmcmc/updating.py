@@ -30,14 +30,14 @@ from approxmcmc.surrogate import ControlVariate
 from approxmcmc.targets.blocks import Grows
 from approxmcmc.targets.regression import Regression
 
-FEWEST_STEPS = 50  # of tuning and burn-in
+FEWEST_STEPS = 50  # fewest steps of tuning and burn-in
 BURN_IN = 10.0  # autocorrelation times of the earlier run: e^-10 is left of the start
 MOST_STEPS = 5000
 TRIES = 100  # draws of the earlier posterior that are tried as starts
 # Rows and pairs of states from which the variance of the residuals is estimated.
 ROWS_LOOKED_AT = 512
 PAIRS = 16
-PASSES = 4  # that a new centre takes: two or three for the mode, one for the expansion
+PASSES = 4  # passes over the data for a new centre: two or three for the mode, one for the expansion
 REPAID = 10  # runs within which a new centre must save what it costs
 
 

@@ -27,7 +27,7 @@ from studies.tools.log_risk import log_risk_against_time
 
 SCALE = 0.01  # standard deviation of the random walk
 EPSILONS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.2)
-BUDGETS = np.geomspace(1e2, 1e6, 17)  # of the canonical case, in passes over the data
+BUDGETS = np.geomspace(1e2, 1e6, 17)  # budgets of the canonical case, in passes over the data
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from studies.tools import noisy_theory
 
 COUNTS = (1, 2, 5, 10, 20, 50, 100)
 LOW, HIGH, SCALE = -0.4, 0.8, 0.2
-POINTS = {"smoke": 61, "quick": 121, "published": 121}  # of the grid; 241 in preset paper
+POINTS = {"smoke": 61, "quick": 121, "published": 121}  # points of the grid; 241 in preset paper
 
 
 @functools.cache

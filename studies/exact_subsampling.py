@@ -26,7 +26,7 @@ from studies.tools.tall_references import SEED, reference_of, references
 from studies.tools.tall_samplers import mala, mixture, sghmc, sgld, surrogate
 
 REAL = ("mnist_7v9", "covertype", "a9a", "kdd99")
-COLUMNS = 50  # of the dense data
+COLUMNS = 50  # columns of the dense data
 
 
 def t_test(tol: float) -> amc.SequentialTTest:

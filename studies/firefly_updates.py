@@ -31,7 +31,7 @@ UPDATES = {
     "implicit": OneByOneZ,
     "skipping": amc.samplers.ImplicitResampling,
 }
-DRAWS = 200  # of the full-data chains, over which equation 3 is averaged
+DRAWS = 200  # draws of the full-data chains, over which equation 3 is averaged
 
 
 def firefly(bound: str, update: str) -> "amc.Firefly":

@@ -42,7 +42,7 @@ UPDATES, THIN, N_AUXILIARY = 1000, 4, 50
 # Shape of the steps, BERGM's excepted: the posterior covariance, rounded. (The paper: inverse curvature at the mode.)
 COVARIANCE = ((0.23, -0.042), (-0.042, 0.0108))
 WALK = 1.2  # times the square root of that covariance
-STEPS = (0.03, 1.5)  # of noisy Langevin: a short one, and the one that MALA-exchange is tuned to
+STEPS = (0.03, 1.5)  # steps of noisy Langevin: a short one, and the one that MALA-exchange is tuned to
 GRID_POINTS = {"smoke": 41, "quick": 81, "published": 81, "paper": 161}
 BOUNDS = ((-5.5, 0.5), (-0.55, 0.60))
 

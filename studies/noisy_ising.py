@@ -22,8 +22,8 @@ from approxmcmc.study.report.intervals import mean_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 
 BOUNDS = (-0.4, 0.8)
-TRUE_THETA = 0.3  # of the simulated lattices; the paper does not state its values
-SWEEPS = 500  # of the simulation of a lattice, from random spins
+TRUE_THETA = 0.3  # theta of the simulated lattices; the paper does not state its values
+SWEEPS = 500  # sweeps of the simulation of a lattice, from random spins
 UPDATES, THIN = 1000, 16
 SEED = 2016
 GRID = {"smoke": 121, "quick": 121, "paper": 241}

@@ -27,7 +27,7 @@ from studies.tools.noisy_paper import TABLE_1, TABLE_2, table_of_moments
 from studies.tools.published import moments_of
 
 NAMES = noisy_molecule.NAMES  # the first two are those of the Florentine network
-STEPS = {"business": 1.5, "molecule": 1.1}  # in covariances of the posterior
+STEPS = {"business": 1.5, "molecule": 1.1}  # step sizes in covariances of the posterior
 METRIC = {"business": np.array(noisy_florentine.COVARIANCE), "molecule": np.array(noisy_molecule.COVARIANCE)}
 PRINTED = {"business": (TABLE_1, "table 1"), "molecule": (TABLE_2, "table 2")}
 SHOWN = 400  # points of a chain in the picture

@@ -56,7 +56,7 @@ COVARIANCE = (
     (1.23, -0.432, 0.197, 0.012),
     (0.15, -0.08, 0.012, 0.254),
 )
-STEPS = (0.01, 1.1)  # of noisy Langevin: a short one, and the one that MALA-exchange is tuned to
+STEPS = (0.01, 1.1)  # steps of noisy Langevin: a short one, and the one that MALA-exchange is tuned to
 
 
 @functools.cache

@@ -23,7 +23,7 @@ from studies.tools.tall_samplers import SAMPLERS
 from studies.tools.verdict import RIGHT, SILENT, UNDECIDED, UNKNOWN, WARNED, judge
 
 HUGE = ("kdd99", "kdd99_one_hot")  # half a million rows
-RARE = ("kdd99_one_hot", "covertype", "a9a")  # with one-hot columns
+RARE = ("kdd99_one_hot", "covertype", "a9a")  # data with one-hot columns
 PAINT = {RIGHT: COLOURS[2], WARNED: COLOURS[4], SILENT: COLOURS[7], UNDECIDED: "#9aa1a9", UNKNOWN: "#d0d4d9"}
 WIDE, HIGH = 4.0, 2.5  # the picture of marginals: posterior sds on either side, and multiples of the reference's height
 

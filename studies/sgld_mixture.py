@@ -14,6 +14,7 @@ used here, has the highest, by 1.04.
 """
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
@@ -148,7 +149,7 @@ def figure_1(results: Any) -> list[Figure]:
     levels = sorted(ordered[np.searchsorted(np.cumsum(ordered), share)] for share in (0.5, 0.9, 0.99))
     settings = {label: traces[0] for (_, label), traces in results.traces().items()}
     columns = min(4, 1 + len(settings))
-    rows = -(-(1 + len(settings)) // columns)
+    rows = math.ceil((1 + len(settings)) / columns)
     figure, panels = subplots(rows, columns, figsize=(9.6, 2.7 * rows), squeeze=False, sharex=True, sharey=True)
     frames = []
     for panel, (name, trace) in zip(panels.ravel(), [("exact", None), *settings.items()], strict=False):

@@ -57,7 +57,9 @@ from approxmcmc.errors import IncompatibleError
 if TYPE_CHECKING:
     import xarray as xr
 
-LARGEST_SHARE = 0.2  # of all rows: a random row at two states costs 150 ns, a row of a full sum 25 ns (Covertype)
+# Largest expected share of rows that a decision reads, else all are read: a random row at two states costs 150 ns, a
+# row of a full sum 25 ns (Covertype).
+LARGEST_SHARE = 0.2
 ROWS = 64  # rows in a batch: with 50 columns they stay in the first-level cache between the two states
 ROUNDING = 1e-12  # rounding error of a difference of two terms, which must not count as a violation
 

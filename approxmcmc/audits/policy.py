@@ -34,7 +34,7 @@ from approxmcmc.contracts.records import AUDIT_COUNTS, ENOUGH_AUDITS
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import SamplingWarning, warn
 
-SHARE = 0.1  # of the sampling time
+SHARE = 0.1  # share of the sampling time that audits may take
 # numbers of audits in the formula of the module
 PLENTY = 400
 WANTED = 100

@@ -74,7 +74,12 @@ def by_decision(decide: Callable[..., tuple[int, float]]) -> Callable[..., None]
     ) -> None:
         for k in range(thresholds.shape[0]):
             decision, _ = decide(rng, table, thresholds[k], log_rest, test, count, value)
-            log_ratios[k] = np.inf if decision == ACCEPT else (-np.inf if decision == REJECT else np.nan)
+            if decision == ACCEPT:
+                log_ratios[k] = np.inf
+            elif decision == REJECT:
+                log_ratios[k] = -np.inf
+            else:
+                log_ratios[k] = np.nan
 
     return replicate
 

@@ -155,7 +155,7 @@ class TestedSteps(Auditor):
         """Return the result of the function `compare`, from few rows if `reads_few` and these are enough, else all."""
         if self.reads_few:
             n_obs = self.rows.compiled.n_obs
-            sampled_rows = some_rows(self.rng, n_obs, -(-n_obs // FEW_ROWS), self.partition)
+            sampled_rows = some_rows(self.rng, n_obs, math.ceil(n_obs / FEW_ROWS), self.partition)
             log_prior_ratio, terms, total, at_theta = compare(
                 self.rows, theta, proposed, self.judge.temperature, sampled_rows
             )
@@ -235,7 +235,7 @@ class WalkedSteps(Auditor):
     def __init__(self, rows: AllRows, draws: np.ndarray, rng: np.random.Generator) -> None:
         self.rows = rows
         self.rng = rng
-        thinned = draws[:: -(-len(draws) // DRAWS_OF_COVARIANCE)]
+        thinned = draws[:: math.ceil(len(draws) / DRAWS_OF_COVARIANCE)]
         # With z standard normal, z'(draws - mean) / sqrt(n - 1) has the covariance of the n draws, for any rank.
         scale = CLASSICAL_SCALE / math.sqrt(draws.shape[1] * max(len(thinned) - 1, 1))
         self.spread = scale * (thinned - thinned.mean(axis=0))

@@ -29,7 +29,7 @@ from approxmcmc.errors import InvalidInputError
 
 BATCHES = 20  # batches of draws in each chain, or one for each draw of a shorter chain
 BINS = 20  # bins of equal mass under the reference
-EDGES = 1001  # between which the potential of a Wasserstein distance is linear
+EDGES = 1001  # points between which the potential of a Wasserstein distance is linear
 
 
 class Distance(NamedTuple):

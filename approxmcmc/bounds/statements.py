@@ -281,7 +281,12 @@ def _label_of_matrices(*matrices: Any) -> str:
 
 
 def _ratio(bound: float, truth: float) -> float:
-    return bound / truth if truth > 0.0 else (math.nan if math.isnan(bound) or bound == 0.0 else math.inf)
+    """Return bound / truth, also where the truth is 0: NaN for 0 / 0."""
+    if truth > 0.0:
+        return bound / truth
+    if math.isnan(bound) or bound == 0.0:
+        return math.nan
+    return math.inf
 
 
 def _described(dataset: "xr.Dataset") -> "xr.Dataset":

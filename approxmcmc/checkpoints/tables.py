@@ -42,7 +42,7 @@ from approxmcmc.sampling.goals import Goal
 from approxmcmc.sampling.recorder import RECORDS, Snapshot
 
 FORMAT = 4
-MOST_CHAINS = 100_000  # of a run that has not begun: a forged number of chains must not fill the memory
+MOST_CHAINS = 100_000  # most chains of a run that has not begun: a forged number must not fill the memory
 IN_TRACE = 0
 ONE_NUMBER = 1
 OWN = 2

@@ -23,7 +23,7 @@ from approxmcmc.errors import CheckpointWarning, warn
 from approxmcmc.sampling.recorder import Snapshot
 
 SECONDS_BETWEEN = 30.0
-SHARE = 0.02  # of the time of a run
+SHARE = 0.02  # largest share of a run's time that snapshots may take
 
 
 class Checkpoints:

@@ -36,7 +36,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     except ApproxMCMCError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 2 if isinstance(error, StudyError) else 3 if isinstance(error, GoldStandardError) else 1
+        if isinstance(error, StudyError):
+            return 2
+        return 3 if isinstance(error, GoldStandardError) else 1
 
 
 def parse(argv: list[str]) -> argparse.Namespace:

@@ -24,7 +24,7 @@ from approxmcmc.engine.files.paths import size_of, user_cache
 ROWS = 2000
 MANY = 100_000
 KINDS = 11
-SECONDS = 5.0  # of sampling per target, at most
+SECONDS = 5.0  # most seconds of sampling for each target
 
 
 def examples() -> dict[str, Callable[[], Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-MOST_LABELS = 12  # of a variable, in a notebook
+MOST_LABELS = 12  # most labels of a variable that a notebook shows
 
 
 def as_labels(labels: Sequence[Any]) -> np.ndarray:

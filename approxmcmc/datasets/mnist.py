@@ -26,7 +26,7 @@ IMAGES = Source(
         "openml", "approxmcmc.datasets.mnist:fetch_sevens_and_nines", "OpenML data set mnist_784 version 1"
     ),
 )
-N_TRAIN = 60_000  # of the 70000 images, in their original order
+N_TRAIN = 60_000  # the first 60 000 of the 70 000 images, in their original order, are training images
 
 
 @naming_the_arguments

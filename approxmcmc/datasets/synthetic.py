@@ -18,7 +18,8 @@ MNIST_7V9_VARIANCES = (
     *(0.213, 0.203, 0.189, 0.181, 0.180, 0.173, 0.170, 0.162, 0.151, 0.139),
     *(0.135, 0.134, 0.126, 0.121, 0.118, 0.114, 0.111, 0.108, 0.104, 0.103),
 )
-CLASS_DISTANCE = 3.29  # in standard deviations: the best classifier is right with probability Phi(3.29 / 2) = .95
+# Distance in standard deviations: the best classifier is right with probability Phi(3.29 / 2) = .95.
+CLASS_DISTANCE = 3.29
 
 
 @naming_the_arguments
@@ -118,7 +119,7 @@ def synthetic_logistic(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.nd
     return X, y
 
 
-CORRELATION = 0.5  # of neighbouring numeric columns
+CORRELATION = 0.5  # correlation of neighbouring numeric columns
 RAREST = 4.0  # n times the probability of the rarest level over that of the most frequent one
 EFFECT = 1.5  # standard deviation of the linear predictor
 

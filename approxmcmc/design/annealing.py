@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 EPSILONS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.001, 0.0)
 COSTS = ("time", "data")
-LONGEST_TIME_SCALE = 0.6  # in batch lengths: batch means do not show longer correlations
+LONGEST_TIME_SCALE = 0.6  # unit: batch lengths; batch means do not show longer correlations
 
 
 @dataclasses.dataclass(frozen=True)

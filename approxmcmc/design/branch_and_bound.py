@@ -27,9 +27,11 @@ PILOT_TUNE = (50, 1000)  # limits of the number of tuning steps of the run
 NEARLY = 2.0  # an exact sampler may cost this many times the fastest
 # Seconds: if an exact sampler needs less, a biased one, with its trial, audits and compilation, saves nothing.
 WORTHWHILE = 2.0
-SHARE_OF_TRIALS = 0.15  # of the budget
-SHARE_OF_TRIAL = 0.05  # of the least seconds that the candidate, the best so far, or a rival by its lower bound needs
-# negligible time, in seconds: for one trial, for all
+SHARE_OF_TRIALS = 0.15  # share of the budget that all trials may take
+# What one trial may take: a share of the least seconds that the candidate, the best so far, or a rival by its lower
+# bound needs.
+SHARE_OF_TRIAL = 0.05
+# Negligible time, in seconds: for one trial, for all.
 LEAST_TRIAL = 0.25
 LEAST_FOR_TRIALS = 1.0
 # Least effective draws of a reliable trial. On a horseshoe of 63 parameters a walk seemed to give 4 effective draws in
@@ -92,10 +94,16 @@ def why_not_tried(
     # 400 in .3 s, far from the truth.
     if best.price < goal.near and best.measured.effective >= ENOUGH:
         return f"{NOT_TRIED}: {best.candidate.name} reaches the goal in {best.price:.1g} s"
-    prefers = state.exact != best.exact
-    if prefers and best.exact and goal.time_limit is None and best.price < WORTHWHILE:
+    is_biased_rival = best.exact and not state.exact
+    is_exact_rival = state.exact and not best.exact
+    if is_biased_rival and goal.time_limit is None and best.price < WORTHWHILE:
         return f"{NOT_TRIED}: it is biased, and {best.candidate.name} reaches the goal in {best.price:.1g} s"
-    if state.lower_bound * (1.0 if not prefers else NEARLY if best.exact else 1.0 / NEARLY) >= best.price:
+    least_price = state.lower_bound
+    if is_biased_rival:
+        least_price *= NEARLY
+    elif is_exact_rival:
+        least_price /= NEARLY
+    if least_price >= best.price:
         return f"{NOT_TRIED}: it cannot cost less than {state.lower_bound:.2g}"
     # A trial without set-up takes SHARE_OF_TRIAL of the best price, and a predictable set-up is in the lower bound.
     budget = goal.seconds(best.measured.seconds_per_draw, best.measured.seconds_per_step)

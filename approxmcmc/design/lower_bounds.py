@@ -19,7 +19,7 @@ from approxmcmc.design.work import (
 )
 from approxmcmc.targets.regression import with_bounded_residuals
 
-TRIAL_STEPS = 400  # of the shortest trial: 50 to burn in and 50 more, in each of four chains
+TRIAL_STEPS = 400  # length of the shortest trial: 50 steps to burn in and 50 more, in each of four chains
 FEWEST_READ = 64.0  # residuals that a decision of a t-test reads at least
 FARTHEST = 8.0  # largest distance of mode and mean used, in standard deviations; it corresponds to 1e15 draws
 

@@ -52,12 +52,12 @@ FOR_EACH = 100
 FEWEST_WITHOUT_GRADIENT = 500  # a climb by differences takes 2 dim passes for each gradient
 SAME = 1.0  # distance, in posterior standard deviations, below which two ends are one
 MOST_MODES = 3  # other modes that are looked at further, those with the highest log density
-NEGLIGIBLE = math.log(1e-4)  # of the mass of the known mode
-MOST_PARAMETERS = 200  # above which no Laplace approximation of another mode is made, and its mass is unknown
-STEPS = 150  # of a chain from another mode; the last 100 show whether it reached the known mode
+NEGLIGIBLE = math.log(1e-4)  # logarithm of a mode's mass, relative to the known mode, below which it is ignored
+MOST_PARAMETERS = 200  # with more, no Laplace approximation of another mode is made, and its mass is unknown
+STEPS = 150  # length of a chain from another mode; the last 100 steps show whether it reached the known mode
 DRAWS_FOR_LEVEL = 9  # of the law; a climb that ends below the median of their log densities is unfinished
 REACHED = 3.0  # standard deviations of the law around the known mode within which a chain has reached it
-SHARE = 0.05  # of the last states of a chain that must lie within
+SHARE = 0.05  # smallest share of these last states that must lie within
 
 
 class OtherMode(NamedTuple):

@@ -28,7 +28,7 @@ from approxmcmc.targets.regression import Regression
 FAILURES = (ApproxMCMCError, ArithmeticError, MemoryError, np.linalg.LinAlgError, ValueError)
 
 EXPANSION_PASSES = 10  # passes over the data, if terms have linear predictors; the survey is the most expensive one
-NEWTON_STEPS = 4  # of the search for the mode, on all data
+NEWTON_STEPS = 4  # typical number of passes over all data in the search for the mode
 CLIMB = 40  # gradients of BFGS before the Newton steps
 ONE_BY_ONE = 20.0  # cost of a gradient of a single row by PyTensor's code, in evaluations of a term
 BLAS = 0.1e-9  # seconds of a multiply-add of large matrices
@@ -224,7 +224,9 @@ class TargetProfile:
     def seconds_of(self, law: str) -> float:
         """Return the seconds to compute the "mode", "pilot" or "fit" after compilation; 0 for "" or if it is known."""
         missing = self._missing(law)
-        return 0.0 if not missing else self._mode_seconds if missing == "mode" else self._pilot_seconds
+        if not missing:
+            return 0.0
+        return self._mode_seconds if missing == "mode" else self._pilot_seconds
 
     def parts_of(self, law: str) -> frozenset[str]:
         """Return the parts that the "mode", "pilot" or "fit" needs compiled; none for "" or if it is known."""

@@ -11,7 +11,8 @@ from approxmcmc.errors import InvalidInputError
 from approxmcmc.output.clock import spread
 
 RECORD = "perf_counter_diff"
-GRADIENTS = ("gradient_evaluations", "n_steps", "tree_size", "num_steps", "num_integration_steps")  # by library
+# Names of the record in several libraries.
+GRADIENTS = ("gradient_evaluations", "n_steps", "tree_size", "num_steps", "num_integration_steps")
 UNKNOWN = "unknown: pass clock="
 ADVICE = (
     "Pass their time. `clock=` takes the seconds of each draw of each chain, or the total seconds of a chain's kept "

@@ -32,7 +32,7 @@ LEAST_ESS = 100  # per chain
 # autocorrelation time is over 12 of the thinned draws. For 2 x 20 000 draws of 54 parameters this takes .3 s instead of
 # 1 to 2.5 s.
 MOST_DRAWS = 2500
-MOST_PARAMETERS = 500  # to check, evenly spaced; each takes half a millisecond
+MOST_PARAMETERS = 500  # most parameters to check, evenly spaced; each takes half a millisecond
 NAMED = 3  # most parameters that a sentence names
 
 

@@ -23,7 +23,8 @@ from scipy.special import chdtrc
 from approxmcmc.contracts import Finding
 
 ATTRIBUTE = "updates"
-LIMIT = 1e-4  # of the probability: of 365 days that all fit, one is reported with probability .036
+# Smallest probability that is not reported: of 365 days that all fit, one is reported with probability .036.
+LIMIT = 1e-4
 NAME = "fit of new rows"
 SMALLEST = 1e-12  # relative size of an eigenvalue of J that is 0 up to rounding
 ADVICE = (

@@ -176,7 +176,7 @@ def _of_moments(name: str, function: Estimand, reference: xr.DataTree, like: Lay
     return Reference(mean, mcse, sd, (2.0 * signs - 1.0) / np.sqrt(_BATCHES))
 
 
-FEWEST_DRAWS = 4  # of a chain, to split it into halves and estimate an autocorrelation
+FEWEST_DRAWS = 4  # fewest draws of a chain for halves and an estimate of an autocorrelation
 
 
 def _check_reference(reference: xr.DataTree, labels: tuple[str, ...], values: np.ndarray) -> None:

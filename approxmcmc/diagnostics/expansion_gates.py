@@ -16,10 +16,11 @@ from approxmcmc.acceptance.stored import stored_test
 from approxmcmc.contracts import Finding
 from approxmcmc.diagnostics.records import leaves_invariant
 
-LARGEST_DISTANCE = 1.0  # of theta_hat from the mode, in posterior standard deviations
+LARGEST_DISTANCE = 1.0  # largest distance of theta_hat from the mode, in posterior standard deviations
 VARIANCE_RATIO_THAT_HURTS = 0.5  # variance of residuals over variance of terms
-LARGEST_SHARE = 0.5  # of the data per decision: a test evaluates terms at two thetas, an exact step at one
-LEAST_ACCEPTANCE = 0.3  # of proposals drawn from the Laplace approximation
+# Largest share of the data per decision: a test evaluates terms at two thetas, an exact step at one.
+LARGEST_SHARE = 0.5
+LEAST_ACCEPTANCE = 0.3  # least acceptance rate of proposals drawn from the Laplace approximation
 HARDLY_ANY = 0.01
 SMALLEST_PILOT = 50  # decisions
 

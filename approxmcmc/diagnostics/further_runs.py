@@ -30,7 +30,7 @@ NAME = "further runs"
 APART = 1.0  # standard deviations beyond the range of other draws
 DEPTH = 15.0
 DEPTH_PER_PARAMETER = 0.25
-SHRINKAGE = 1e-6  # of correlations, so that the determinant of dependent parameters, as of a simplex, is not 0
+SHRINKAGE = 1e-6  # factor on correlations, so that the determinant of dependent parameters, as of a simplex, is not 0
 
 
 def negligible_depth(parameters: int) -> float:

@@ -34,10 +34,10 @@ from approxmcmc.contracts.records import ENOUGH_AUDITS
 from approxmcmc.diagnostics.decisions import clopper_pearson
 
 FEWEST_AUDITS = 20  # needed for a standard error
-LARGEST_ERROR = 0.05  # of an acceptance probability
+LARGEST_ERROR = 0.05  # largest error of an acceptance probability
 LARGEST_DRIFT = 1.0  # nat
-STANDARD_ERRORS = 3.0  # of scores that are 0 for draws of the posterior
-QUANTILE = 1.96  # of 95 % intervals
+STANDARD_ERRORS = 3.0  # largest mean, in standard errors, of scores whose posterior mean is 0
+QUANTILE = 1.96  # normal quantile of 95 % intervals
 BATCHES = 20
 SMOOTHING = 0.5  # width over which `distance` smooths the sign, in standard errors of the noise
 SPREAD_THAT_MATTERS = 0.3  # standard deviation of an estimated log ratio at which decisions begin to flip

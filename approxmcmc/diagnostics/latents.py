@@ -24,7 +24,7 @@ CHUNK = 1 << 16
 WHOLE: dict[str, Any] = {"consolidated": False, "write_empty_chunks": True}  # so that a missing chunk is a lost one
 OWNER = "approxmcmc_target"  # attribute of a folder: the content of the target whose effects it holds
 ADVICE = "amc.latents(trace, target, groups) draws them, for some groups or draws at a time"
-SEED = 0x1A7E  # of draws of effects; differs from the run's seed
+SEED = 0x1A7E  # seed of draws of effects; differs from the run's seed
 
 
 def latents(
@@ -187,7 +187,11 @@ def write_latents(trace: xr.DataTree, target: Target) -> None:
     places = np.arange(n_groups)
     names = _for_the_folder(source, sizes["chain"] * sizes["draw"])
     step = max(1, AT_ONCE // (sizes["chain"] * n_groups))
-    chunks = {"chain": sizes["chain"], "draw": step, source.group_dim: -(-n_groups // -(-n_groups // CHUNK))}
+    chunks = {
+        "chain": sizes["chain"],
+        "draw": step,
+        source.group_dim: math.ceil(n_groups / math.ceil(n_groups / CHUNK)),
+    }
     with whole_folder(Path(source.latents_wanted)) as unfinished:
         for lo in range(0, max(1, sizes["draw"]), step):
             piece = xr.DataTree.from_dict({"posterior": posterior.isel(draw=slice(lo, lo + step))})

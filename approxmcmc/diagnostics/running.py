@@ -40,7 +40,7 @@ class Completions(NamedTuple):
         return cls(ends, float(ends[-1]) if len(ends) else -np.inf)
 
 
-NEVER = Completions(np.empty(0), -np.inf)  # for a chain of unknown cost: its running mean is unknown at every point
+NEVER = Completions(np.empty(0), -np.inf)  # a chain of unknown cost: its running mean is unknown at every point
 
 
 class RunningMeans(NamedTuple):

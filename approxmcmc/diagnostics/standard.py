@@ -24,7 +24,7 @@ MEANS = "posterior means"
 VARIANCES = "posterior variances"
 TAILS = "tail probabilities"
 FAR = 2.0  # posterior standard deviations
-SD_OF_SQUARE = np.sqrt(2.0)  # of z^2, taken for a posterior of which only moments are known
+SD_OF_SQUARE = np.sqrt(2.0)  # standard deviation of z^2, for a posterior of which only moments are known
 
 
 def standard_estimands(reference: xr.Dataset) -> Mapping[str, Callable[[xr.Dataset], xr.DataArray]]:

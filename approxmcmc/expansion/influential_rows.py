@@ -26,7 +26,7 @@ LARGEST_SHARE = 1.0 / 3.0  # largest share of influential rows; more gain nothin
 # light row that a test reads, at two states and at a random place in memory.
 INFLUENTIAL_COST = 12.0
 READ_COST = 4.0
-FEWEST_READS = 64.0  # of light rows
+FEWEST_READS = 64.0  # fewest reads of light rows
 TOLERATED = 0.15  # standard deviation of the estimate of their sum at which reading ends
 HEAVIEST = 8.0  # standard deviations from the mean; such a term is half of the standard deviation of a sum of 256 terms
 

@@ -55,7 +55,7 @@ FEWEST = 16  # rows of a tile
 MOST = 256
 MOST_AT_ONCE = 1 << 12  # most rows for one call of NumPy: they stay in cache
 NUMBERS = 100_000  # most numbers in them
-NODES = 7  # of a Gauss-Hermite rule
+NODES = 7  # nodes of a Gauss-Hermite rule
 # Averaged coefficients are best over the whole law; they are rejected only if their residuals have more than so many
 # times the variance of Taylor's over the draws: variances from 16 draws are uncertain by this factor.
 WORTH = 2.0

@@ -15,7 +15,7 @@ from approxmcmc.expansion.general import GeneralExpansion
 from approxmcmc.expansion.quadratic import Quadratic
 from approxmcmc.sources.parts import parts_of
 
-STEP = 1e-3  # of differences of the prior's gradient, in units of the larger of 1 and the coordinate
+STEP = 1e-3  # step of differences of the prior's gradient, in units of the larger of 1 and the coordinate
 # Up to so many parameters the 4 dim^2 calls of the prior take 30 ms; compiling its gradient takes a second or more.
 FEW_PARAMETERS = 64
 

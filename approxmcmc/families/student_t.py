@@ -28,7 +28,7 @@ from approxmcmc.families.normal import of_row
 
 LARGEST_THIRD = (3.0 + 2.0 * math.sqrt(2.0)) / 4.0  # largest third derivative of log(1 + t^2) / 2
 LARGEST_MIXED = 0.75 * math.sqrt(3.0)  # largest 4 r / (1 + r^2)^2
-LARGEST_THIRD_MIXED = 1.7392  # above the largest 8 r (1 - r^2) / (1 + r^2)^3, at r = 0.366
+LARGEST_THIRD_MIXED = 1.7392  # bound of 8 r (1 - r^2) / (1 + r^2)^3, which is largest at r = 0.366
 # xi of the untuned minorant, in units of the scale: Firefly evaluates a row with |r| <= 1 with a probability below .06
 # for df >= 4, and below .18 for df = 1.
 UNTUNED = 1.0

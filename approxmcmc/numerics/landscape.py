@@ -19,7 +19,7 @@ from approxmcmc.numerics.sparse_normal import NormalLaw
 # Largest coordinate of the whitened gradient at the end of a climb, in 1 / posterior standard deviations: what is left
 # to the top is then about as many standard deviations.
 FLAT = 0.05
-MOST_STEPS = 60  # of a climb; each takes one gradient, sometimes two
+MOST_STEPS = 60  # most steps of a climb; each takes one gradient, sometimes two
 MEMORY = 10  # steps whose curvature the direction of the next one uses
 # Longest first step of a climb, in posterior standard deviations, and the largest factor from one step to the next: a
 # long step could jump from the basin of one mode to that of another.
@@ -28,9 +28,9 @@ GROWTH = 4.0
 # share of the promised gain that a step must make; halvings of a step that does not
 ARMIJO = 1e-4
 MOST_HALVINGS = 20
-SMALLEST_GAIN = 1e-12  # of a step, relative to the log density, below which a climb ends
-DIFFERENCE = 0.01  # of the log density, in posterior standard deviations, if the target has no gradient
-POINTS_BETWEEN = 9  # at which the log density on a segment is evaluated
+SMALLEST_GAIN = 1e-12  # gain of a step, relative to the log density, below which a climb ends
+DIFFERENCE = 0.01  # step of differences in posterior standard deviations, if the target has no gradient
+POINTS_BETWEEN = 9  # points of a segment at which the log density is evaluated
 # Nats by which the log density may fall between two points of one mode; an unfinished climb leaves hundredths.
 LARGEST_DIP = 0.5
 

@@ -11,7 +11,7 @@ import xarray as xr
 from approxmcmc.contracts import ReturnedVariables, as_labels
 from approxmcmc.errors import LeftOutWarning, warn
 
-MOST_NUMBERS = 10**8  # of all deterministics of a trace together: 0.8 GB
+MOST_NUMBERS = 10**8  # most numbers of all deterministics of a trace together: 0.8 GB
 ABSENT = "absent"  # attribute of a variable without draws: it says why
 # attributes of a completed posterior
 DETERMINISTICS = "deterministics"

@@ -1,5 +1,6 @@
 """Decisions along a chain: the cost of each draw, which audited decisions were wrong, and whether theory agrees."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +80,7 @@ def plot_decisions(
     plot = Drawing(plot_collection, backend, visuals, aes_by_visuals)
     panels = records[names].isel(draw=0, drop=True)
     plot.on(panels, (7.0 * len(names), 3.4), pc_kwargs, aes={"color": ["chain"]})
-    thinned = records.isel(draw=slice(None, None, -(-records.sizes["draw"] // DRAWN)))
+    thinned = records.isel(draw=slice(None, None, math.ceil(records.sizes["draw"] / DRAWN)))
     wrong = records.get("wrong_decisions", xr.zeros_like(records[names[0]])) > 0
     marked = {name: _marked(records[name], wrong) for name in names}
     plot.add("draws", draw.scatter_xy, {name: _points(thinned[name]) for name in names}, ["color"], alpha=0.5)

@@ -1,5 +1,6 @@
 """Risk against time or data, a line per sampler: an unbiased one falls with slope -1, a biased one levels off."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -146,7 +147,7 @@ def _open(plot: Drawing, table: xr.Dataset, names: Sequence[str], pc_kwargs: Map
     n_panels = len(names) * int(np.prod([table.sizes[dim] for dim in facets], dtype=int))
     columns = min(n_panels, int(pc_kwargs.get("col_wrap", 4)))
     # The legend is to the right of the panels, and needs extra width.
-    size = (3.6 * columns + 1.6, 3.2 * -(-n_panels // columns))
+    size = (3.6 * columns + 1.6, 3.2 * math.ceil(n_panels / columns))
     panels = table[list(names)].isel(point=0, drop=True)
     plot.on(panels, size, pc_kwargs, cols=("__variable__", *facets), aes={"color": ["sampler"]})
 

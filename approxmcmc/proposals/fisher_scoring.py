@@ -202,7 +202,10 @@ class StochasticGradientFisherScoring(Component, Proposal):
             )
         if B is not None and B.shape[0] != dim:
             raise IncompatibleError(f"{who}: the target has {dim} parameters, noise_matrix has shape {B.shape}")
-        B = np.empty((0, 0)) if B is None else np.diag(B**2) if B.ndim == 1 else B
+        if B is None:
+            B = np.empty((0, 0))
+        elif B.ndim == 1:
+            B = np.diag(B**2)
         lower = np.linalg.cholesky(B) if B.size else B
 
         def make_state() -> FisherScoringState:

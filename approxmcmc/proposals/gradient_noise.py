@@ -35,9 +35,9 @@ class AddedNoise(NamedTuple):
     """The noise of friction: `lower`, the Cholesky factor of S, or if that is empty `sd` times the identity.
 
     S = total I - heat W. `due` is 1 if the next draw learns, else 0; `tuned` is 1 if a tuning step has ended or S is
-    given, else 0. `learnt` is the number of minibatches behind `estimate`, the mean of L' C_n L, with C_n the covariance
-    of the gradients of a minibatch's data (`heat` has the factor between C_n and V). The rest is scratch: `covariance`
-    and `product` (dim, dim), `mean` and `score` (dim,).
+    given, else 0. `learnt` is the number of minibatches behind `estimate`, the mean of L' C_n L, with C_n the
+    covariance of the gradients of a minibatch's data (`heat` has the factor between C_n and V). The rest is scratch:
+    `covariance` and `product` (dim, dim), `mean` and `score` (dim,).
     """
 
     sd: float

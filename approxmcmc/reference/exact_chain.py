@@ -129,7 +129,7 @@ def run_kernel(
 
 
 METHOD = "long exact chain"
-SCORED_DRAWS = 2000  # of all chains; each costs a gradient on all data
+SCORED_DRAWS = 2000  # draws of all chains together; each costs a gradient on all data
 DEFAULT_CHAIN_GATES = ChainGates()
 
 

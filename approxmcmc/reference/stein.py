@@ -12,6 +12,7 @@ but not a mode that no chain found.
 The gradients (scores) are computed on all data, by this process or a Dask cluster, or on minibatches.
 """
 
+import math
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -102,7 +103,7 @@ def scores_of(target: Any, states: np.ndarray) -> np.ndarray:
     if parts is None:
         slopes = _slopes_of(gradient, flat)
     else:
-        groups = np.array_split(flat, -(-len(flat) // STATES))
+        groups = np.array_split(flat, math.ceil(len(flat) / STATES))
         slopes = np.concatenate([parts.total(_slopes_of_part, states_of_group) for states_of_group in groups])
     for theta, slope in zip(flat, slopes, strict=True):
         gradient.add_prior_gradient(theta, slope)

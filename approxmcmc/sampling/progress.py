@@ -24,7 +24,7 @@ from approxmcmc.engine.compiler.forecast import expected, remember
 SECONDS_BETWEEN_LINES = 10.0
 SECONDS_UNTOLD = 1.0  # compilations of fewer seconds in all are not reported
 SECONDS_BETWEEN_LOOKS = 0.25
-SHARE_OF_QUALITY = 0.02  # of the time, for the ESS and R-hat that are shown
+SHARE_OF_QUALITY = 0.02  # largest share of the time for the ESS and R-hat that are shown
 BEGINNING = "starting"
 
 Quality = Callable[[np.ndarray], str]
@@ -136,7 +136,8 @@ class Watch:
         """Return the seconds of the call, and of its stages of at least .1 s."""
         stages = [f"{name} {took:.1f} s" for name, took in self._seconds.items() if took >= 0.1 and name != BEGINNING]
         if compiling >= 0.1:
-            compiled = f" {kernels} kernel{'' if kernels == 1 else 's'}" if kernels else ""
+            plural = "" if kernels == 1 else "s"
+            compiled = f" {kernels} kernel{plural}" if kernels else ""
             stages.append(f"of these, compiling{compiled} {compiling:.1f} s")
         took = time.perf_counter() - self._began
         return f"{took:.1f} s" + (f": {', '.join(stages)}" if stages else "")
@@ -172,7 +173,9 @@ class _Steps:
         seconds = time.perf_counter() - self._began
         finite = self.total < math.inf
         share = min(self._made / self.total, 1.0) if finite and self.total else None
-        phase = "" if not self._tune else "tuning, " if self._made < self._tune else "drawing, "
+        phase = ""
+        if self._tune:
+            phase = "tuning, " if self._made < self._tune else "drawing, "
         notes = [
             f"{phase}{self._made}{f' of {self.total:.0f}' if finite else ''} steps",
             *([self.note] if self.note else []),

@@ -1,5 +1,6 @@
 """Zarr arrays, Dask arrays and Dask DataFrames as sources; `as_source` recognises them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from approxmcmc.engine.extras import extra
 from approxmcmc.errors import DatasetWarning, InvalidInputError, warn
 from approxmcmc.sources.base import DataSource, check_alone, check_numbers, column_names
 
-FEWEST_ROWS = 1 << 16  # of a block; smaller chunks are joined
+FEWEST_ROWS = 1 << 16  # fewest rows of a block; smaller chunks are joined
 
 
 class ZarrArray(DataSource):
@@ -62,7 +63,7 @@ class ZarrArray(DataSource):
         self._names = self.columns = column_names(columns, 1 if self.is_vector else shape[1], who="ZarrArray")
         check_numbers({"the array": self._array.dtype}, who="ZarrArray")
         chunk = int((self._array.shards or self._array.chunks)[0])
-        rows = chunk * max(1, -(-FEWEST_ROWS // chunk))
+        rows = chunk * max(1, math.ceil(FEWEST_ROWS / chunk))
         self.offsets = np.append(np.arange(0, shape[0], rows), shape[0])
 
     def _warn_of_missing_chunks(self) -> None:

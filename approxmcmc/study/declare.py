@@ -28,7 +28,7 @@ from approxmcmc.study.measures import MEASURES, Measure, PaperValue
 from approxmcmc.study.names import spelled
 
 FULL_PRESET = "paper"
-LIKE = "like"  # of a preset: the name of another one, whose fields it starts from
+LIKE = "like"  # key of a preset: the name of another preset, whose fields it starts from
 
 
 def _check_callable(declared: Any, *fields: str) -> None:

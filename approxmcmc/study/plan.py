@@ -34,7 +34,7 @@ from approxmcmc.study.machine import LIBRARIES
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_PIECES = 12  # of changed code that a message names
+MOST_PIECES = 12  # most pieces of changed code that a message names
 SEED_BITS = 52  # exact as a float, so that tables do not round it
 
 

@@ -144,8 +144,10 @@ def run_study(
 
 def _engine(engine: str | None, scheduler: str | None, jobs: int | None) -> str:
     """Return the name of the engine; raise if options do not fit, before hours of gold standards."""
-    if engine is None:
-        engine = "dask" if scheduler is not None else "serial" if jobs is None else "processes"
+    if engine is None and scheduler is not None:
+        engine = "dask"
+    elif engine is None:
+        engine = "serial" if jobs is None else "processes"
     if engine not in ENGINES:
         raise StudyError(f"There is no engine {nearest(engine, ENGINES)}")
     if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):

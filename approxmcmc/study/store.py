@@ -96,7 +96,12 @@ class Store:
                     "Name another folder with --store, or remove this one. A plan may grow by targets, samplers, "
                     "values of knobs and replicates."
                 )
-        outcome = "new" if stored is None else "same" if stored["cells"].keys() == cells.keys() else "extended"
+        if stored is None:
+            outcome = "new"
+        elif stored["cells"].keys() == cells.keys():
+            outcome = "same"
+        else:
+            outcome = "extended"
         write_json(
             self.folder / "plan.json", {"format": FORMAT, "preset": plan.preset, "design": plan.design, "cells": cells}
         )

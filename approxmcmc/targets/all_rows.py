@@ -11,6 +11,7 @@ expansion is that of its plain target, so workers can compute it.
 """
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -57,7 +58,7 @@ class AllRows:
         plain = self._of_density
         values = plain._log_priors(thetas)
         inside = np.flatnonzero(values > -np.inf)
-        for block in np.array_split(inside, -(-len(inside) // STATES) or 1):
+        for block in np.array_split(inside, math.ceil(len(inside) / STATES) or 1):
             if block.size:
                 values[block] += plain._pass(log_likelihoods, thetas[block])
         return values

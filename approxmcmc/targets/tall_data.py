@@ -34,7 +34,7 @@ from approxmcmc.sources.parts import MadeOfRows
 from approxmcmc.targets.checks import check_compiles, check_fills, check_gradient, plain_function
 from approxmcmc.targets.unchanged import NotesItsData
 
-SMALLEST_SCALE = 1e-150  # of a normal prior; the square of a smaller scale has no finite reciprocal
+SMALLEST_SCALE = 1e-150  # smallest scale of a normal prior; the square of a smaller one has no finite reciprocal
 SCALE_RULE = f"above {SMALLEST_SCALE:g} (inf for a flat prior)"  # for messages
 
 

@@ -14,7 +14,7 @@ from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.errors import InvalidInputError
 
 READ_WHOLE = 1 << 22  # bytes; 4 MB take 4 ms
-MOST_ROWS = 4096  # of a larger array, spread evenly
+MOST_ROWS = 4096  # rows that are read of a larger array, spread evenly
 
 
 def fingerprint(array: Any) -> int:

@@ -1,6 +1,7 @@
 """Normal distributions fitted to a posterior, as chains of independent draws, all available after the fit."""
 
 import dataclasses
+import math
 import time
 from typing import Any
 
@@ -53,7 +54,7 @@ def matched_normals(n_draws: int, dim: int, seed: int) -> np.ndarray:
 
     Then averages of odd and of quadratic functions over these draws have no Monte Carlo error.
     """
-    half = np.random.default_rng(seed).standard_normal((-(-n_draws // 2), dim))
+    half = np.random.default_rng(seed).standard_normal((math.ceil(n_draws / 2), dim))
     if len(half) > dim:
         half = np.linalg.qr(half)[0] * np.sqrt(len(half))
     return np.concatenate([half, -half])[:n_draws]

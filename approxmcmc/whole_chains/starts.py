@@ -24,11 +24,15 @@ def mirrored_starts(
     Discrete variables start at the initial point. A chain among `restarted` starts at c + j of its own seed; the others
     start where they started with `first_seeds`.
     """
-    of_pairs = first_seeds or seeds
-    return [
-        _start(model, seeds[k], 1.0) if k in restarted else _start(model, of_pairs[k - k % 2], -1.0 if k % 2 else 1.0)
-        for k in range(len(seeds))
-    ]
+    seeds_of_pairs = first_seeds or seeds
+    starts = []
+    for k in range(len(seeds)):
+        if k in restarted:
+            starts.append(_start(model, seeds[k], side=1.0))
+        else:
+            first_of_pair = k - k % 2
+            starts.append(_start(model, seeds_of_pairs[first_of_pair], side=1.0 if k == first_of_pair else -1.0))
+    return starts
 
 
 def _start(model: Any, seed: int, side: float) -> dict[str, np.ndarray]:

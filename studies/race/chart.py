@@ -85,7 +85,8 @@ def table(rows: Sequence[Row]) -> str:
         data = f"{float(row['data_per_step']):.0f}" if row["data_per_step"] not in ("", "nan") else "–"
         cells = [row["rival"], data, f"{two_digits(float(row['ess_per_second']))}{borrowed}"]
         shows_bias = row["bias"] and float(row.get("effective_draws") or math.inf) >= FEWEST_FOR_MOMENTS
-        cells += [two_digits(float(times)) if times else "–", f"{float(row['bias']):.3f}" if shows_bias else "–"]
+        cells.append(two_digits(float(times)) if times else "–")
+        cells.append(f"{float(row['bias']):.3f}" if shows_bias else "–")
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 

@@ -41,7 +41,9 @@ def markdown(title: str, rows: Iterable[Mapping[str, Any]]) -> str:
 def two_digits(value: float) -> str:
     """Return a number with two significant digits, without an exponent from 0.001 on."""
     text = f"{value:.1e}"
-    return text if 0.0 < abs(value) < 1e-3 else f"{float(text):g}" if abs(value) < 1e6 else f"{float(text):.0f}"
+    if 0.0 < abs(value) < 1e-3:
+        return text
+    return f"{float(text):g}" if abs(value) < 1e6 else f"{float(text):.0f}"
 
 
 def _ratio(values: tuple[float, float, float] | None) -> str:

@@ -41,7 +41,9 @@ def _line(row: pd.Series) -> str:
 
 
 def _seconds(value: float) -> str:
-    return "–" if pd.isna(value) else f"{value:.1f}" if value < 100.0 else f"{value:.0f}"
+    if pd.isna(value):
+        return "–"
+    return f"{value:.1f}" if value < 100.0 else f"{value:.0f}"
 
 
 def alarms(runs: pd.DataFrame) -> str:

@@ -90,13 +90,17 @@ def _ratio(risks: "pd.DataFrame", name: str) -> Interval:
 
 def _verdict(row: Any, verdicts: int) -> str:
     lower, upper = widened(row, "ratio", verdicts)
-    return STEPS if lower > 1.0 else BY_NUTS if upper < 1.0 else OPEN
+    if lower > 1.0:
+        return STEPS
+    return BY_NUTS if upper < 1.0 else OPEN
 
 
 def _told(row: Any) -> str:
     """Return the ratio in words, or the sampler that has no draw."""
     if row.missing:
-        return "" if row.less == NOBODY else f"{'influential rows' if row.less == BY_NUTS else 'NUTS'}: no draw yet"
+        if row.less == NOBODY:
+            return ""
+        return "influential rows: no draw yet" if row.less == BY_NUTS else "NUTS: no draw yet"
     if math.isinf(row.ratio_upper):
         return f"more than {number(row.ratio_lower)} times"
     return f"{estimate_text(row.ratio, row.ratio_lower, row.ratio_upper)} times"

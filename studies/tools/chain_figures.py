@@ -1,5 +1,6 @@
 """Chains, marginal densities and autocorrelations of several samplers, one row or one colour each, by ArviZ's plots."""
 
+import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -181,10 +182,16 @@ def _densities(pooled: xr.Dataset, names: Sequence[str], truth: Mapping[str, Cur
 
     columns = min(2, len(names))
     samplers = [str(sampler) for sampler in pooled["sampler"].values]
+    rows = math.ceil(len(names) / columns)
     collection = _collection(
-        PlotCollection.wrap, pooled, (9.6, 3.4 * -(-len(names) // columns)), cols=["__variable__"], col_wrap=columns,
-        aes={"color": ["sampler"]}, color=[COLOURS[k % len(COLOURS)] for k in range(len(samplers))],
-    )  # fmt: skip
+        PlotCollection.wrap,
+        pooled,
+        (9.6, 3.4 * rows),
+        cols=["__variable__"],
+        col_wrap=columns,
+        aes={"color": ["sampler"]},
+        color=[COLOURS[k % len(COLOURS)] for k in range(len(samplers))],
+    )
     hidden = dict.fromkeys(
         ("title", "credible_interval", "point_estimate", "point_estimate_text", "remove_axis"), False
     )

@@ -7,8 +7,9 @@ from approxmcmc.reference.exact_chain import influential_rows_kernel, langevin_k
 from approxmcmc.study import Gold
 from studies.tools.in_laplace_metric import laplace_of
 
-CONFIRMING_DRAWS = 10_000  # at most, of each confirming chain: its Langevin steps read all rows
-SCORED_DRAWS = 24_000  # in three of four chains more than ten for each of the 1539 control variates of Covertype
+CONFIRMING_DRAWS = 10_000  # most draws of a confirming chain: its Langevin steps read all rows
+# Three of the four chains then have more than ten draws for each of the 1539 control variates of Covertype.
+SCORED_DRAWS = 24_000
 
 
 def long_exact_chain(target: Any, **how: Any) -> Any:

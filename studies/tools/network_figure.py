@@ -10,7 +10,7 @@ from approxmcmc.study.report.svg import COLOURS, INK, subplots
 if TYPE_CHECKING:
     from approxmcmc.datasets.shipped import Network
 
-ROUNDS = 500  # of majorisation; twenty nodes settle in a hundred
+ROUNDS = 500  # rounds of majorisation; twenty nodes settle in a hundred
 
 
 def layout(adjacency: np.ndarray) -> np.ndarray:

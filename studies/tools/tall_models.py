@@ -13,7 +13,7 @@ from approxmcmc.contracts import Target
 
 COLUMNS, GROUPS, CLASSES = 10, 50, 4
 SEED = 2026
-DISPERSION = 2.0  # of the negative binomial: variance mu + mu^2 / 2
+DISPERSION = 2.0  # shape of the negative binomial: variance mu + mu^2 / 2
 
 
 def _columns(n: int) -> tuple[np.random.Generator, np.ndarray, np.ndarray]:

@@ -42,7 +42,7 @@ from approxmcmc.errors import CacheWarning, warn
 SYMBOLS = "internal, by content, with constants"
 
 
-LETTERS = 100  # of a function's name, in the name of its file
+LETTERS = 100  # most letters of a function's name in the name of its file
 
 
 def cache_folder() -> Path:

@@ -27,7 +27,7 @@ SLOW = frozenset(f"{_EXPONENTIALS} {_ANGLES} {_SPECIAL}".split())
 _REDUCTIONS = "sum mean std var prod cumsum cumprod max min argmax argmin any all norm trace"
 _PRODUCTS = "dot vdot inner outer matmul"
 WHOLE_ARRAYS = frozenset(f"{_REDUCTIONS} {_PRODUCTS}".split())
-LENGTH = 10.0  # of loops and arrays of unknown length
+LENGTH = 10.0  # assumed length of loops and arrays of unknown length
 COUNTED = ("BINARY_", "COMPARE_OP", "UNARY_NEGATIVE", "STORE_SUBSCR")
 
 

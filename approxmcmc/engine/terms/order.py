@@ -21,6 +21,7 @@ The schedule of a chain is a :class:`~approxmcmc.engine.terms.evidence.DataOrder
 `blocks_order`.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -197,13 +198,13 @@ def block_size(n_obs: int, first_look: int) -> int:
     not be shuffled again, but a step costs more: 1.2 times as much with blocks of 64 as with blocks of 500.
     """
     largest = min(max(n_obs // 200, SMALLEST_BLOCK), LARGEST_BLOCK)
-    blocks_in_a_look = -(-first_look // largest)
-    return max(-(-first_look // blocks_in_a_look), LEAST_BLOCK)
+    blocks_in_a_look = math.ceil(first_look / largest)
+    return max(math.ceil(first_look / blocks_in_a_look), LEAST_BLOCK)
 
 
 def is_reshuffled(n_obs: int, size: int) -> bool:
     """Return whether a copy in blocks of `size` rows is shuffled again during the run; if not, chains share it."""
-    return -(-n_obs // size) < ENOUGH_BLOCKS
+    return math.ceil(n_obs / size) < ENOUGH_BLOCKS
 
 
 def rows_order(n_obs: int, n_arrays: int = 1, at_both: Any = None, word: Any = np.int64) -> DataOrder:
@@ -229,7 +230,7 @@ def blocks_order(n_obs: int, size: int, rows: Sequence[np.ndarray], at_both: Any
     `rows` are the copy's arrays that have a row for each datum, viewed as integers. The schedule holds them only if
     they are shuffled again during the run; otherwise the copy may be read-only.
     """
-    n_blocks = -(-n_obs // size)
+    n_blocks = math.ceil(n_obs / size)
     period = RESHUFFLE_EVERY if is_reshuffled(n_obs, size) else 0
     moved = rows if period else [np.empty((0, 1), array.dtype) for array in rows]
     return DataOrder(

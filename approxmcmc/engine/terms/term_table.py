@@ -69,7 +69,7 @@ class Partition(NamedTuple):
         The whole blocks are in random order and the shorter one is last. As windows wrap around the end and the first
         begins at a random block, all orders of the blocks are equally likely in each.
         """
-        n_blocks = -(-len(terms) // self.size)
+        n_blocks = math.ceil(len(terms) / self.size)
         whole = len(terms) // self.size
         ordered = terms[self.rows]
         blocks = ordered[: whole * self.size].reshape(whole, self.size)
@@ -84,7 +84,7 @@ def some_rows(rng: np.random.Generator, n_obs: int, n: int, partition: Partition
     if partition is None:
         return rng.choice(n_obs, n, replace=False)
     rows, size = partition
-    blocks = rng.choice(n_obs // size, -(-n // size), replace=False)
+    blocks = rng.choice(n_obs // size, math.ceil(n / size), replace=False)
     return np.asarray(rows[(blocks[:, None] * size + np.arange(size)).ravel()])
 
 

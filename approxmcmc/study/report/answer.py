@@ -329,10 +329,14 @@ def _use(scores: Scores, time: float, verdicts: int) -> dict[str, Any]:
         return row
     row |= typical(table.loc[order.best]).columns("error")
     following = table[table.risk.notna()].sort_values("risk", kind="stable").index[1:2]
-    few = f"all: fewer than {LEAST_REPLICATES} replicates"
+    undecided = ""
+    if order.few:
+        undecided = f"all: fewer than {LEAST_REPLICATES} replicates"
+    elif order.undecided:
+        undecided = in_words(order.undecided)
     row["next"] = str(following[0]) if len(following) else ""
     row |= (typical(table.loc[following[0]]) if len(following) else NOTHING).columns("next_error")
     return row | {
-        "undecided": few if order.few else in_words(order.undecided) if order.undecided else "",
+        "undecided": undecided,
         "no draw yet": in_words(order.unknown) if order.unknown else "",
     }

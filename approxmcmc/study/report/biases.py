@@ -1,6 +1,7 @@
 """Biases estimated from the draws, with intervals and verdicts, next to the gold standard if there is one."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -210,7 +211,7 @@ def _figure(target: str, estimated: Sequence[SettingBiases]) -> Figure | None:
     mine = [setting for setting in estimated if setting.target == target and len(setting.in_sds())]
     if not {setting.verdict for setting in mine} & {"biased", "small"}:
         return None
-    rows = -(-len(mine) // PANELS_A_ROW)
+    rows = math.ceil(len(mine) / PANELS_A_ROW)
     figure, axes = subplots(rows, min(len(mine), PANELS_A_ROW), figsize=(8.6, 2.6 * rows), squeeze=False)
     frames = []
     for setting, axis in zip(mine, axes.flat, strict=False):

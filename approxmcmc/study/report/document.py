@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FOOTER = "Intervals are 95 %. Blank: not defined, never zero. Press a table heading to sort."
-HEIGHT = 900  # of the frame in a notebook, in pixels
+HEIGHT = 900  # height of the frame in a notebook, in pixels
 
 
 def _unchanged(text: str) -> str:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 BOOTSTRAPS = 2000
-RATE = 1.0 - CONFIDENCE  # of a page with a difference that is due to chance
+RATE = 1.0 - CONFIDENCE  # share of pages with a difference that is due to chance
 GRID_POINTS = 30
 LONG = 300.0  # seconds: chains as long as this have a fourth budget, so that their pages start at about a second, too
 MANY = 10**6  # data: a test that reads so many in one look always reads all, whatever its settings

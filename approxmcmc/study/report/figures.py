@@ -5,6 +5,7 @@ that ship with the package are drawn by the same code.
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -277,7 +278,7 @@ def _tick(value: float, _: int) -> str:
 
 def _panels(count: int) -> tuple[Any, list["Axes"]]:
     columns = min(count, 2)
-    rows = -(-count // columns)
+    rows = math.ceil(count / columns)
     figure, grid = subplots(rows, columns, figsize=(9.6, 0.7 + 4.3 * rows), squeeze=False)
     axes = list(grid.ravel())
     for spare in axes[count:]:

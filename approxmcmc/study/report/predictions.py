@@ -7,6 +7,7 @@ share of the data read at each mu_std; both are averaged over u and pairs.
 """
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +55,7 @@ def predict_setting(
     proposal = stored.proposal.build_proposal(target)
     if proposal.describe(proposal.make_state()) or "weight" in proposal.records:
         return None
-    per_trace = -(-n_pairs // len(traces))
+    per_trace = math.ceil(n_pairs / len(traces))
     draws = np.concatenate(
         [_evenly(flat_draws(trace, target).reshape(-1, target.variables.size), per_trace) for trace in traces]
     )

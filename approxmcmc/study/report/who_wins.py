@@ -86,7 +86,9 @@ def _winner(scores: Scores, estimand: str, time: float, verdicts: int) -> dict[s
 def _near(names: Any) -> str:
     """Return words for the settings with intervals that overlap the winner's: their names, or their number."""
     listed = names.split(", ") if isinstance(names, str) and names else []
-    return "" if not listed else f"or {names}" if len(listed) < 3 else f"or one of {len(listed)} others"
+    if not listed:
+        return ""
+    return f"or {names}" if len(listed) < 3 else f"or one of {len(listed)} others"
 
 
 def _grid(data: Any, families: Mapping[str, str]) -> Any:

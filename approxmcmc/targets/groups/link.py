@@ -26,7 +26,7 @@ ABS_TANH = 3
 EXPIT = 4
 """Kinds of factors. The last two are the share of a positive variable in its upper bound."""
 
-STEP = 1e-4  # of differences
+STEP = 1e-4  # step of differences
 NEAR_0 = 1e-8  # replaces a coordinate of 0
 
 

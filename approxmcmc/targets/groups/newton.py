@@ -15,7 +15,8 @@ from approxmcmc.engine.numerics import bounded_exp
 from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.targets.groups.row_sums import Space, work_space
 
-LONGEST_STEP = 2.0  # in eta: the curvature of a logit or a Poisson term changes by a factor of exp(2) at most
+# Longest step in eta: over it the curvature of a logit or Poisson term changes by a factor of exp(2) at most.
+LONGEST_STEP = 2.0
 # Standard deviations of u given the rows; after so small a step, another would change no sum by more than rounding.
 ARRIVED = 1e-9
 

@@ -38,8 +38,8 @@ from approxmcmc.targets.groups.row_sums import (
 )
 from approxmcmc.targets.groups.tangents import make_draw, make_draw_latents, make_value
 
-SEARCHING_STEPS = 30  # of Newton's method in a group, during the search for the centre
-STEPS = 2  # of Newton's method afterwards: from a predicted start, 2 are as good as many
+SEARCHING_STEPS = 30  # Newton steps in a group, during the search for the centre
+STEPS = 2  # Newton steps afterwards: from a predicted start, 2 are as good as many
 # Nodes for each effect to try, by the number of effects. Nodes of a group in multiples of 8 fill vector registers: with
 # one effect 12 are slower than 16; with two, 12 x 12 are a multiple.
 NODES = {1: (8, 16, 24, 32, 48, 64), 2: (8, 12, 16, 24)}

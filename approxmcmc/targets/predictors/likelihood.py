@@ -256,7 +256,7 @@ class ScalarLikelihood(RowLikelihood):
             check_gradient(value, add_gradient, at, called, labels, who=who)
 
 
-STEP = 5e-3  # of differences, for a predictor of size 1; as in `families.user.numerical_derivatives`
+STEP = 5e-3  # step of differences in a predictor of size 1; as in `families.user.numerical_derivatives`
 
 
 def loop_over_rows(K: int, m: int, lines: Sequence[str], **functions: Any) -> Callable[..., None]:

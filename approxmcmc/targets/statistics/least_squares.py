@@ -12,6 +12,7 @@ another pass. This is the repeated Cholesky QR algorithm (Yamamoto et al. 2015),
 the rows.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -128,7 +129,7 @@ def _eigen(sums: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 def _of_some_rows(rows: Rows, n_rows: int, p: int) -> Basis:
     """Return the basis and the fit of some rows; eigenvalues below 1e-8 of the largest are raised to that."""
-    each = -(-max(FEWEST, FOR_EACH * p) // SLICES)
+    each = math.ceil(max(FEWEST, FOR_EACH * p) / SLICES)
     starts = np.unique(np.linspace(0, max(n_rows - each, 0), SLICES).astype(int))
     a, r, w = (
         np.concatenate(parts) for parts in zip(*(rows(lo, min(lo + each, n_rows)) for lo in starts), strict=True)
