@@ -22,7 +22,9 @@ from approxmcmc.study.report.svg import COLOURS, INK, subplots
 SEED = 2014
 QUERIES = {"calls": {"J": 1, "M": 1}, "john": {"J": 1}, "alarm": {"A": 1}}
 WIDTHS = (0.1, 0.3, 1.0, 2.38, 5.0, 10.0, 30.0)
-GOOD, SHORT, LONG = 2.38, 0.05, 100.0
+GOOD = 2.38
+SHORT = 0.05
+LONG = 100.0
 
 
 def calls():
@@ -62,7 +64,8 @@ def side_by_side(results) -> list:
     """
     import pandas as pd
 
-    rows, weights = [], []
+    rows = []
+    weights = []
     for name in results.study.targets:
         network = results.target(name)
         traces = {label: chains for (target, label), chains in results.traces().items() if target == name}
@@ -145,12 +148,14 @@ def errors_against_evaluations(results) -> list:
     """Draw the running error of P(B = 1 | J, M) against evaluations of tables."""
     import pandas as pd
 
-    network, rows = results.target("calls"), []
+    network = results.target("calls")
+    rows = []
     exact = network.probability({"B": 1})
     figure, axes = subplots(1, 1, figsize=(7.2, 4.0))
     runs = {label: chains for (target, label), chains in results.traces().items() if target == "calls"}
     for index, (label, traces) in enumerate(runs.items()):
-        running, clocks = [], []
+        running = []
+        clocks = []
         for trace in traces:
             values = trace["posterior"]["B"].to_numpy()[0]
             running.append(np.cumsum(values) / np.arange(1, values.size + 1))
@@ -201,7 +206,8 @@ def optimal_rate(results) -> list:
     import arviz as az
     import pandas as pd
 
-    draws, rows = 2000 if results.preset == "smoke" else 20_000, []
+    draws = 2000 if results.preset == "smoke" else 20_000
+    rows = []
     for width in WIDTHS:
         trace = walk(width, draws, chains=4)
         accepted = [float(rate) for rate in trace["sample_stats"]["acceptance_rate"].mean("draw")]

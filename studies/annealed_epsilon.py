@@ -41,7 +41,8 @@ class PlannedAnnealing(Component, Sampler):
 
     def build(self, target: Any, *, audit_every: Any = "auto") -> Any:
         """Run the pilot, and build the sampler with the planned schedule."""
-        proposal, test = amc.RandomWalk(SCALE), amc.SequentialTTest(batch_size=self.batch_size)
+        proposal = amc.RandomWalk(SCALE)
+        test = amc.SequentialTTest(batch_size=self.batch_size)
         plan = amc.design.plan_annealing(
             target, proposal=proposal, test=test, epsilons=EPSILONS[::-1], cost=self.cost,
             n_pairs=self.pilot_steps, initvals=amc.laplace(target).mode, random_seed=self.seed,
@@ -88,7 +89,8 @@ def schedules(results: Any) -> list[Any]:
             }
         )
     stats = traces[0]["sample_stats"]
-    thin, n_obs = int(stats.attrs.get("thin", 1)), stats.attrs["n_obs"]
+    thin = int(stats.attrs.get("thin", 1))
+    n_obs = stats.attrs["n_obs"]
     epsilon = stats["epsilon"].to_numpy()[0]
     used = stats["datapoints_touched"].to_numpy()[0] / thin / n_obs
     steps = thin * (1 + np.arange(len(epsilon)))
@@ -112,7 +114,8 @@ def schedules(results: Any) -> list[Any]:
 
 def reached(test: Any, budget: float) -> list[tuple[float, int]]:
     """Return epsilon and steps of each epoch that a budget reaches on the canonical case; the last may be cut short."""
-    out, left = [], budget
+    out = []
+    left = budget
     for epsilon, steps in zip(test.epsilons, (*test.steps, 2**60), strict=True):
         affordable = min(steps, round(left / arm(epsilon).cost))
         if affordable > 0:
@@ -139,7 +142,8 @@ def canonical(results: Any) -> list[Any]:
     rows = []
     for budget in budgets:
         risks = {f"epsilon = {e:g}": mean_square_error([(e, round(budget / arm(e).cost))]) for e in EPSILONS}
-        exact, best = risks["epsilon = 0"], min(risks.values())
+        exact = risks["epsilon = 0"]
+        best = min(risks.values())
         annealed = mean_square_error(reached(test, budget))
         for label, value in {**risks, "annealed": annealed}.items():
             rows.append(

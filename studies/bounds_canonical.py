@@ -21,7 +21,9 @@ from approxmcmc.study.report.bounds import headings_of
 from approxmcmc.study.report.svg import COLOURS, subplots
 
 EPSILONS = (0.0, 0.001, 0.005, 0.01, 0.05, 0.1, 0.2)
-N, BATCH_SIZE, SCALE = 10_000, 500, 2.4
+N = 10_000
+BATCH_SIZE = 500
+SCALE = 2.4
 BUDGETS = (1e2, 1e3, 1e4, 1e5)  # passes over the data
 
 
@@ -113,7 +115,8 @@ def table_of_bounds(results) -> list:
         f"Contraction eta_1 ... eta_10 = {etas}; sum over k >= 0: {float(exact['sum_eta']):.5f}."
     )
     frame = pd.DataFrame(rows)
-    headings, formats = headings_of(frame), {"epsilon": "g"}
+    headings = headings_of(frame)
+    formats = {"epsilon": "g"}
     return [Table("Bounds and truth on the grid", caption, frame, headings=headings, formats=formats)]
 
 
@@ -121,7 +124,8 @@ def performance(results) -> list:
     """Tabulate bias and variance of the mean of z^2 at every epsilon, and its risk at budgets of full passes."""
     import pandas as pd
 
-    target, grid = results.target("normal"), grid_of(results.target("normal"))
+    target = results.target("normal")
+    grid = grid_of(results.target("normal"))
     z2 = grid**2 * target.n_obs
     rows = []
     proposal = results.study.settings()[0].sampler.proposal.probabilities(target, grid[:, None])
@@ -132,7 +136,8 @@ def performance(results) -> list:
         if epsilon:
             test = next(s.sampler.test for s in results.study.settings() if s.sampler.test.epsilon == epsilon)
             z = grid * np.sqrt(target.n_obs)
-            log_ratio, tau = 0.5 * (z[:, None] ** 2 - z**2), np.abs(z[:, None] - z)
+            log_ratio = 0.5 * (z[:, None] ** 2 - z**2)
+            tau = np.abs(z[:, None] - z)
             fraction = amc.acceptance.acceptance_probability_error(
                 log_ratio.ravel(), tau.ravel(), epsilon=epsilon, batch_size=test.batch_size, n_obs=target.n_obs
             )["data_fraction"].values.reshape(log_ratio.shape)

@@ -23,7 +23,8 @@ from approxmcmc.study.report.bounds import headings_of
 from studies.tools.discrete import influence_bound, influence_matrix
 
 EPSILONS = (0.0, 0.01, 0.05, 0.1, 0.2)
-BATCH_SIZE, LARGE_BATCH_SIZE = 5, 500
+BATCH_SIZE = 5
+LARGE_BATCH_SIZE = 500
 TARGET_VARIANCES = (0.25, 0.5, 1.0, 1.5)
 SEED = 2014
 LONGEST_COUPLING = 2000
@@ -115,7 +116,8 @@ def barker_sweeps(results) -> list:
     }
     check = amc.check_bound(field, samplers, knob="target_variance", draws=0, method="enumerate", progressbar=False)
     table = check.dataset
-    sites, gap = field.n_states.size, 1.0 - float(table["eta"][0])
+    sites = field.n_states.size
+    gap = 1.0 - float(table["eta"][0])
     epsilon = amc.acceptance.minibatch_barker_error_bound(np.random.default_rng(SEED).normal(size=100_000), BATCH_SIZE)
     frame = table[["tv", "delta", "delta_max"]].to_dataframe()
     for name in ("b1", "b3", "b1_delta_max"):
@@ -139,7 +141,8 @@ def coupled_sweeps(results) -> list:
     """Tabulate bounds of the distance of exact sweeps from their stationary distribution, by couplings with a lag."""
     import pandas as pd
 
-    rows, without = [], []
+    rows = []
+    without = []
     for name, field in fields(results).items():
         few = field.n_states.size > 30
         coupled = bounds.couplings(
@@ -181,7 +184,8 @@ def no_bound(results) -> list:
         f"{name} sites: {check.attrs['route']}. What is known is the largest error of a decision: the upper confidence "
         "limit over 30 visited contexts, heuristic as a supremum."
     )
-    headings, formats = headings_of(frame), {"epsilon": "g"}
+    headings = headings_of(frame)
+    formats = {"epsilon": "g"}
     return [Table(f"Theorem 2 at {name} sites", caption, frame, headings=headings, formats=formats)]
 
 

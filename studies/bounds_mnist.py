@@ -100,7 +100,9 @@ def errors_of_decisions(results) -> list:
 
     target = results.target("digits")
     n_pairs, replications, _, _ = effort(results)
-    rows, points, mode = [], [], amc.laplace(target).mode
+    rows = []
+    points = []
+    mode = amc.laplace(target).mode
     for setting in results.study.settings():
         if not setting.sampler.test.epsilon:
             continue

@@ -23,7 +23,9 @@ from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from studies.tools import noisy_theory
 
 COUNTS = (1, 2, 5, 10, 20, 50, 100)
-LOW, HIGH, SCALE = -0.4, 0.8, 0.2
+LOW = -0.4
+HIGH = 0.8
+SCALE = 0.2
 POINTS = {"smoke": 61, "quick": 121, "published": 121}  # points of the grid; 241 in preset paper
 
 
@@ -67,7 +69,8 @@ def error_against_draws(results) -> list:
     exact_by_count = {count: exact for count, (_, exact) in chains["found"].items()}
     rows = []
     for count, exact in exact_by_count.items():
-        law, law_hat = exact["stationary"].values, exact["stationary_hat"].values
+        law = exact["stationary"].values
+        law_hat = exact["stationary_hat"].values
         row = {
             "N": count,
             "tv": float(exact["tv"]),
@@ -160,7 +163,8 @@ def over_time(results) -> list:
     """Draw the bounds for every number of steps and the true distance, from the worst start."""
     chains = matrices(results)
     figure, axes = subplots(1, 2, figsize=(9.6, 3.8), sharey=True)
-    rows, steps = [], 30 if results.preset == "smoke" else 60
+    rows = []
+    steps = 30 if results.preset == "smoke" else 60
     for axis, count in zip(axes, (1, max(counts_of(results))), strict=True):
         distances = bounds.over_time(chains["T"], chains["found"][count][0], n_steps=steps)
         shown = (("tv", "distance of the laws", INK), ("b4", "B4 at n", COLOURS[0]), ("b3", "B3 at n", COLOURS[1]))

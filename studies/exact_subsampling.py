@@ -81,7 +81,8 @@ def risks(results) -> list:
         runs = {label: traces for (data, label), traces in results.traces().items() if data == name}
         if not runs:
             continue
-        reference, rows = reference_of(results.target(name), name, results.preset), []
+        reference = reference_of(results.target(name), name, results.preset)
+        rows = []
         styles = style_of(list(runs), "mala")
         figure, axes = subplots(1, 2, figsize=(9.6, 4.6), sharey=True)
         seconds = clock_of(results).axis

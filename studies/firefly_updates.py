@@ -68,7 +68,8 @@ def updates_and_bounds(results: Any) -> list[Any]:
         traces_by_label = {label: traces for (of, label), traces in results.traces().items() if of == name}
         if "exact" not in traces_by_label:
             continue
-        target, thetas = results.target(name), some_draws(traces_by_label["exact"])
+        target = results.target(name)
+        thetas = some_draws(traces_by_label["exact"])
         expected = {
             bound: mean_interval([expected_bright(target, bound, draws).mean() for draws in thetas]) for bound in SHARE
         }
@@ -109,7 +110,8 @@ def updates_and_bounds(results: Any) -> list[Any]:
 def effective_steps(table: Any) -> Figure:
     """Draw the effective draws of a step over its time, with intervals, and lines of equal effective draws a second."""
     figure, axis = subplots(figsize=(8.6, 4.4))
-    names, ends = ("us per step", "ESS per 1000 steps"), np.array([6.0, 500.0])
+    names = ("us per step", "ESS per 1000 steps")
+    ends = np.array([6.0, 500.0])
     for rate in (10, 30, 100):
         axis.plot(ends, 1e-3 * rate * ends, color=INK, linestyle=":", linewidth=0.8)
         axis.annotate(

@@ -112,7 +112,8 @@ def figure_7(results) -> list:
     field, (n_contexts, decisions, _, _) = results.target("triples"), effort(results)
     rng = np.random.default_rng(SEED)
     n_sites = field.n_states.size
-    contexts, sites = rng.integers(0, 2, (n_contexts, n_sites)), rng.integers(0, n_sites, n_contexts)
+    contexts = rng.integers(0, 2, (n_contexts, n_sites))
+    sites = rng.integers(0, n_sites, n_contexts)
     settings = {epsilon: measured for epsilon, measured in by_epsilon(results).items() if epsilon > 0.0}
     figure, axes = subplots(2, max(len(settings), 1), figsize=(2.1 * max(len(settings), 1), 4.4), squeeze=False)
     rows = []
@@ -206,11 +207,13 @@ def at_equal_pairs(results, cliques: np.ndarray, reference: np.ndarray) -> list[
     """Tabulate the clique errors of each test less those of `all_pairs` after as many pairs as the test has read."""
     import pandas as pd
 
-    rivals, rows = results.traces().get(("triples", "all_pairs"), []), []
+    rivals = results.traces().get(("triples", "all_pairs"), [])
+    rows = []
     for epsilon, (_, chains) in by_epsilon(results).items() if rivals else ():
         read = float(np.mean([trace["sample_stats"]["datapoints_touched"].sum() for trace in chains]))
         at = functools.partial(clique_error_at_cost, cliques=cliques, reference=reference, pairs=read)
-        tested, summed = list(map(at, chains)), list(map(at, rivals))
+        tested = list(map(at, chains))
+        summed = list(map(at, rivals))
         more = mean_interval(np.subtract(tested, summed)).columns("error less that of all pairs")
         rows.append({"epsilon": epsilon, "pairs read": read, **mean_interval(tested).columns("error"), **more})
     caption = "Errors as in the picture; Student intervals over pairs of chains. Negative: the test errs less."
@@ -263,7 +266,8 @@ def theorem_2(results) -> list:
     field = results.target("triples")
     fields = field.fields()
     state = np.random.default_rng(1).integers(0, 2, field.n_states.size)
-    bound, typical = influence_bound(fields).sum(axis=1), influence_at(fields, state).sum(axis=1)
+    bound = influence_bound(fields).sum(axis=1)
+    typical = influence_at(fields, state).sum(axis=1)
     names = ["largest row sum of the bound", "mean row sum at a random state"]
     data = pd.DataFrame({"quantity": names, "value": [bound.max(), typical.mean()]})
     fails = "fails for this bound, so that no contraction rate, and no bound of Theorem 2, is available"

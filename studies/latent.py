@@ -37,7 +37,8 @@ from studies.tools.group_integrals import by_draws, by_nodes, counts, triples, v
 from studies.tools.in_laplace_metric import InLaplaceMetric, laplace_of, start
 from studies.tools.tall_samplers import exact_walk
 
-STEP, BATCH = 0.1, 10  # of stochastic gradients
+STEP = 0.1  # step size of stochastic gradients
+BATCH = 10  # rows of a minibatch
 NODES = (1, 3, 5, 9)
 THINNED = 200  # most draws of a chain that get weights
 ESTIMATES = 50  # estimates of the likelihood at the mode, whose spread is computed
@@ -77,7 +78,8 @@ def long_chains(target: Any, **how: Any) -> Any:
 
 def flat(posterior: Any) -> np.ndarray:
     """Return the draws of one chain or several; shape (draws, coordinates)."""
-    chains, draws = posterior.sizes["chain"], posterior.sizes["draw"]
+    chains = posterior.sizes["chain"]
+    draws = posterior.sizes["draw"]
     return np.concatenate([posterior[name].values.reshape(chains * draws, -1) for name in posterior], axis=1)
 
 
@@ -88,7 +90,8 @@ def truth(results: Any, name: str) -> np.ndarray:
 
 def corrected(target: Any, theta: np.ndarray) -> np.ndarray:
     """Return draws of stochastic gradients, shrunk about their mean by what minibatch noise and step size add."""
-    fit, compiled = laplace_of(target), target.compile_gradient()
+    fit = laplace_of(target)
+    compiled = target.compile_gradient()
     slopes = np.zeros((target.n_obs, len(fit.mode)))
     for g, slope in enumerate(slopes):
         compiled.add_gradient(fit.mode, compiled.data, np.array([g]), 0, 1, slope)
@@ -116,10 +119,14 @@ def biases(results: Any) -> list[Any]:
     import arviz as az
     import pandas as pd
 
-    rows, densities = [], []
+    rows = []
+    densities = []
     for name, label, chains in runs_of(results):
-        true, first = truth(results, name), -results.target(name).n_effects  # the first scale
-        mean, sd = true.mean(axis=0), true.std(axis=0)
+        true = truth(results, name)
+        # Index of the first scale.
+        first = -results.target(name).n_effects
+        mean = true.mean(axis=0)
+        sd = true.std(axis=0)
         shift = np.array([(theta.mean(axis=0) - mean) / sd for theta in chains])
         worst = int(np.abs(shift[:, :first].mean(axis=0)).argmax())
         rows.append(
@@ -153,8 +160,10 @@ def noise_of(results: Any, name: str, label: str) -> float:
     form = getattr(samplers.get(label), "form", None)
     if not getattr(form, "__name__", "").startswith("by_draws"):
         return math.nan
-    target, rng = results.target(name), np.random.default_rng(0)
-    estimator, mode = form(target).build_estimator(), laplace_of(target).mode
+    target = results.target(name)
+    rng = np.random.default_rng(0)
+    estimator = form(target).build_estimator()
+    mode = laplace_of(target).mode
     return float(np.std([estimator.estimate(rng, mode, estimator.data) for _ in range(ESTIMATES)]))
 
 
@@ -193,9 +202,11 @@ def nodes(results: Any) -> list[Table]:
         if not traces:
             continue
         target = results.target(name)
-        better, groups = by_nodes(2 * target.n_nodes)(target), np.arange(target.n_obs)
+        better = by_nodes(2 * target.n_nodes)(target)
+        groups = np.arange(target.n_obs)
         better.set_rule(n_steps=MANY_STEPS)
-        sd, first = truth(results, name).std(axis=0), -target.n_effects
+        sd = truth(results, name).std(axis=0)
+        first = -target.n_effects
         thetas = [flat(t["posterior"].to_dataset()) for t in traces]
         thetas = [theta[:: 1 + len(theta) // THINNED] for theta in thetas]
         exact = [terms_of(better, theta, groups).sum(axis=1) for theta in thetas]

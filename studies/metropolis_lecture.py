@@ -29,7 +29,8 @@ SHOWN = 1000  # draws of a chain in a picture
 
 def loglik(theta, data, i):
     """Return the log density of the mixture at theta, up to a constant; the datum is the place of the right mode."""
-    near, far = theta[0] - data[0][i], theta[0] + data[0][i]
+    near = theta[0] - data[0][i]
+    far = theta[0] + data[0][i]
     return np.log(0.7 * np.exp(-0.5 * near * near) + 0.3 * np.exp(-0.5 * far * far) + 1e-300)
 
 
@@ -69,7 +70,8 @@ def two_modes(results: Any) -> list[Any]:
     density = (0.7 * np.exp(-0.5 * (grid - MODES) ** 2) + 0.3 * np.exp(-0.5 * (grid + MODES) ** 2)) / math.sqrt(
         2 * math.pi
     )
-    rows, frames = [], []
+    rows = []
+    frames = []
     for (left, right), (scale, traces) in zip(axes, by_scale, strict=True):
         x = traces[0]["posterior"]["x"].values[0]
         left.plot(x[:SHOWN], color=COLOURS[0], linewidth=0.8)
@@ -107,7 +109,8 @@ def walk_rates(scale: float, dim: int) -> tuple[float, float]:
     from scipy import integrate, special, stats
 
     law = stats.chi2(dim)
-    low, high = law.ppf(1e-12), law.isf(1e-12)
+    low = law.ppf(1e-12)
+    high = law.isf(1e-12)
     accept = lambda square: 2.0 * special.ndtr(-0.5 * scale * math.sqrt(square))  # noqa: E731  one line says it
     rate = integrate.quad(lambda q: law.pdf(q) * accept(q), low, high, limit=200)[0]
     jump = integrate.quad(lambda q: law.pdf(q) * q * accept(q), low, high, limit=200)[0]

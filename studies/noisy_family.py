@@ -31,7 +31,10 @@ from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 from approxmcmc.targets.ising.exact import level_counts, n_pairs
 
-LOW, HIGH, SCALE, ANCHOR = -0.4, 0.8, 0.3, 0.4  # the anchor is theta_0
+LOW = -0.4
+HIGH = 0.8
+SCALE = 0.3
+ANCHOR = 0.4  # theta_0
 COUNTS = (1, 10, 100)
 BINS = 24
 
@@ -89,7 +92,8 @@ def log_ratio_estimate(rng, theta, proposed, data):
     values, log_counts, settings = data
     observed, _, n_draws = settings
     cumulated = np.empty(values.shape[0])
-    step, total = proposed[0] - theta[0], 0.0
+    step = proposed[0] - theta[0]
+    total = 0.0
     for _ in range(int(n_draws)):
         cumulate(theta[0] + rng.random() * step, values, log_counts, cumulated)
         total += draw(rng, values, cumulated)
@@ -196,9 +200,12 @@ def against_the_posterior(results: Any) -> list[Any]:
     import pandas as pd
 
     grid, mass = exact()
-    mean, cells = float(mass @ grid), mass.reshape(BINS, -1).sum(axis=1)
-    sd, edges = math.sqrt(mass @ (grid - mean) ** 2), np.linspace(LOW, HIGH, BINS + 1)
-    rows, curves = [], []
+    mean = float(mass @ grid)
+    cells = mass.reshape(BINS, -1).sum(axis=1)
+    sd = math.sqrt(mass @ (grid - mean) ** 2)
+    edges = np.linspace(LOW, HIGH, BINS + 1)
+    rows = []
+    curves = []
     for (_, label), traces in results.traces().items():
         draws = [trace["posterior"]["theta"].values.ravel() for trace in traces]
         shares = [np.histogram(theta, edges)[0] / theta.size for theta in draws]

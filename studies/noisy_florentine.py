@@ -38,7 +38,9 @@ from studies.tools.unadjusted import beyond_stability, points_of, unadjusted_ste
 
 SEED = 2016
 NAMES = ("edges", "two_stars")
-UPDATES, THIN, N_AUXILIARY = 1000, 4, 50
+UPDATES = 1000
+THIN = 4
+N_AUXILIARY = 50
 # Shape of the steps, BERGM's excepted: the posterior covariance, rounded. (The paper: inverse curvature at the mode.)
 COVARIANCE = ((0.23, -0.042), (-0.042, 0.0108))
 WALK = 1.2  # times the square root of that covariance

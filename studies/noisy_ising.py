@@ -24,7 +24,8 @@ from approxmcmc.study.report.svg import COLOURS, INK, subplots
 BOUNDS = (-0.4, 0.8)
 TRUE_THETA = 0.3  # theta of the simulated lattices; the paper does not state its values
 SWEEPS = 500  # sweeps of the simulation of a lattice, from random spins
-UPDATES, THIN = 1000, 16
+UPDATES = 1000
+THIN = 16
 SEED = 2016
 GRID = {"smoke": 121, "quick": 121, "paper": 241}
 STEP = 6e-4  # variance of a Langevin step; posterior standard deviations are near 0.033 on 16 x 16 spins
@@ -125,7 +126,8 @@ def errors(results):
     import arviz as az
     import pandas as pd
 
-    rows, clock = [], clock_of(results).record
+    rows = []
+    clock = clock_of(results).record
     for (name, label), traces in results.traces().items():
         mean, sd = exact_moments(name, results.target(name), points(results))
         for trace in traces:
@@ -158,7 +160,8 @@ def figure_1(results) -> list:
         f"{data['lattice'].nunique()} lattices. Chains of equal time; the differences contain Monte Carlo error, as "
         "in the paper."
     )
-    rows, sizes = [], data.assign(size=data["bias"].abs()).pivot_table("size", "lattice", "sampler")
+    rows = []
+    sizes = data.assign(size=data["bias"].abs()).pivot_table("size", "lattice", "sampler")
     for label in labels:
         of_label = data[data["sampler"] == label]
         rows.append(

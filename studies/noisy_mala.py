@@ -73,7 +73,9 @@ def stays(results) -> list:
     """Tabulate acceptance and the longest stay at one point, and draw the chains."""
     import pandas as pd
 
-    rows, points, targets = [], [], list(results.study.targets)
+    rows = []
+    points = []
+    targets = list(results.study.targets)
     settings = [setting.label for setting in results.study.settings()]
     figure, axes = subplots(
         len(targets), len(settings), figsize=(12.0, 2.4 * len(targets)), squeeze=False, sharey="row"

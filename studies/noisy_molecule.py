@@ -37,7 +37,9 @@ from studies.tools.unadjusted import unadjusted_steps
 
 SEED = 2016
 NAMES = ("edges", "two_stars", "three_stars", "triangles")
-UPDATES, THIN, N_AUXILIARY = 1000, 4, 50
+UPDATES = 1000
+THIN = 4
+N_AUXILIARY = 50
 LONGER = 4000  # updates of the auxiliary chains of bergm_longer, in place of the paper's 1000
 # Chains and steps of the reference, and updates of its auxiliary chains.
 REFERENCE = {
@@ -121,7 +123,8 @@ def start(target, rng):
 def reference(results):
     """Return the draws of the long run of BERGM, shape (chain, draw, 4); the run is kept in the cache."""
     n_chains, n_steps, n_updates = REFERENCE.get(results.preset, REFERENCE["paper"])
-    target, sampler = bonds(), bergm(n_updates)
+    target = bonds()
+    sampler = bergm(n_updates)
     thin = max(1, n_steps // 20_000)
     thin += 1 - thin % 2  # odd, so it has no factor in common with the eight members
     settings = {
@@ -163,7 +166,8 @@ def table_2(results) -> list:
 
     gold = moments(reference(results))
     n_chains, n_steps, n_updates = REFERENCE.get(results.preset, REFERENCE["paper"])
-    rows, distances = [row_of("reference", gold)], []
+    rows = [row_of("reference", gold)]
+    distances = []
     for (_, label), traces in results.traces().items():
         own_moments = moments(draws_of(traces))
         rows.append(row_of(label, own_moments))

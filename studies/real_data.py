@@ -25,7 +25,9 @@ from studies.tools.verdict import RIGHT, SILENT, UNDECIDED, UNKNOWN, WARNED, jud
 HUGE = ("kdd99", "kdd99_one_hot")  # half a million rows
 RARE = ("kdd99_one_hot", "covertype", "a9a")  # data with one-hot columns
 PAINT = {RIGHT: COLOURS[2], WARNED: COLOURS[4], SILENT: COLOURS[7], UNDECIDED: "#9aa1a9", UNKNOWN: "#d0d4d9"}
-WIDE, HIGH = 4.0, 2.5  # the picture of marginals: posterior sds on either side, and multiples of the reference's height
+# Limits of the picture of marginals.
+WIDE = 4.0  # posterior sds on either side
+HIGH = 2.5  # multiples of the reference's height
 
 
 def truth(results, name: str):
@@ -79,7 +81,8 @@ def _grid(data):
     names, samplers = (list(dict.fromkeys(data[column])) for column in ("data", "sampler"))
     figure, axes = subplots(figsize=(1.2 + 1.25 * len(names), 0.8 + 0.52 * len(samplers)))
     for row in data.itertuples():
-        x, y = names.index(row.data), samplers.index(row.sampler)
+        x = names.index(row.data)
+        y = samplers.index(row.sampler)
         word, _, warned = row.verdict.partition(", ")
         axes.add_patch(_square(x, y, PAINT[word]))
         axes.text(x, y, f"{word}\n{warned}".strip().replace(" and ", "\nand "), ha="center", va="center", fontsize=7)
@@ -110,7 +113,8 @@ def rare_category(results) -> list:
         reference = reference_of(results.target(name), name, results.preset)
         column, count = _rarest(results.target(name))
         truth = reference["posterior"]["beta"].values[..., column].ravel()
-        centre, sd = truth.mean(), truth.std()
+        centre = truth.mean()
+        sd = truth.std()
         grid = np.linspace(centre - WIDE * sd, centre + WIDE * sd, 150)
         height = gaussian_kde(truth)(grid)
         shape = (math.ceil(len(runs) / 4), 4)

@@ -46,7 +46,9 @@ class EmceeStretch(ChainSampler):
         ensemble = emcee.EnsembleSampler(count, initial.size, log_density, vectorize=True)
         rng = np.random.default_rng(seed)
         walkers = emcee.State(initial + 0.01 * rng.standard_normal((count, initial.size)), random_state=_legacy(seed))
-        thetas, ends, began = [], [time.perf_counter()], limit_clock()
+        thetas = []
+        ends = [time.perf_counter()]
+        began = limit_clock()
         while len(thetas) * count < draws and (seconds is None or limit_clock() - began < seconds):
             walkers = next(ensemble.sample(walkers, iterations=1, store=False))
             thetas.append(walkers.coords.copy())

@@ -38,7 +38,8 @@ from studies.tools import austerity_paper
 from studies.tools.in_laplace_metric import laplace_of, start
 
 PRIOR_SCALE = 10**-0.5  # precision 10 of the normal prior
-STEP_SIZES, EPSILONS = (5e-4, 1e-4), (0.1, 0.05, 0.01, 0.0)
+STEP_SIZES = (5e-4, 1e-4)
+EPSILONS = (0.1, 0.05, 0.01, 0.0)
 N_TIMES = 25
 # Steps of the schedule: without a test, then at each epsilon but the last, 0, which has no end.
 SCHEDULE = {"smoke": (500, 400, 400, 400), "quick": (20_000, 10_000, 10_000, 10_000)}
@@ -156,7 +157,8 @@ def true_variance(results) -> tuple[np.ndarray, str]:
     gold = results.reference("kdd99")
     if gold is not None:
         return gold["posterior"]["beta"].var(("chain", "draw")).values, "the gold standard"
-    target, draws = results.target("kdd99"), EXACT_DRAWS.get(results.preset, 40_000)
+    target = results.target("kdd99")
+    draws = EXACT_DRAWS.get(results.preset, 40_000)
 
     def compute():
         fit = laplace_of(target)
@@ -176,7 +178,8 @@ def running_error(trace, variance: np.ndarray, times: np.ndarray) -> np.ndarray:
     draws = trace["posterior"]["beta"].values[0]
     draws_so_far = np.searchsorted(np.cumsum(seconds_of_draws(trace["sample_stats"]).values[0]), times, side="right")
     centred = draws - draws.mean(axis=0)
-    first, second = np.cumsum(centred, axis=0), np.cumsum(centred**2, axis=0)
+    first = np.cumsum(centred, axis=0)
+    second = np.cumsum(centred**2, axis=0)
     n = np.maximum(draws_so_far, 1)[:, None]
     running_variance = second[draws_so_far - 1] / n - (first[draws_so_far - 1] / n) ** 2
     errors = np.abs(running_variance / variance - 1.0).mean(axis=1)
@@ -236,7 +239,8 @@ def steps_made(results) -> list:
     variance, _ = true_variance(results)
     rows = []
     for step_size, name, traces in by_setting(results):
-        stats, thin = [trace["sample_stats"] for trace in traces], results.study.thin
+        stats = [trace["sample_stats"] for trace in traces]
+        thin = results.study.thin
         steps = [s.sizes["draw"] * thin for s in stats]
         row = {"step size": step_size, "setting": name, **mean_interval(steps).columns("steps")}
         took = [1e6 * float(seconds_of_draws(s).mean()) / thin for s in stats]

@@ -19,7 +19,12 @@ from approxmcmc.study.report import Figure, Note, Table
 from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 
-N, SLOPE, PRECISION, PENALTY, STEP_SIZE, SEED = 10_000, 0.5, 3.0, 4950.0, 5e-6, 2014
+N = 10_000
+SLOPE = 0.5
+PRECISION = 3.0
+PENALTY = 4950.0
+STEP_SIZE = 5e-6
+SEED = 2014
 EPSILONS = (0.0, 0.05, 0.5)
 
 
@@ -120,7 +125,8 @@ def histograms(results) -> list:
     figure, axes = subplots(
         1, max(len(traces), 1), figsize=(2.9 * max(len(traces), 1), 3.0), sharey=True, squeeze=False
     )
-    rows, curves = [], []
+    rows = []
+    curves = []
     for panel, (index, ((_, label), chains)) in zip(axes[0], enumerate(traces.items()), strict=True):
         counts = [np.histogram(t["posterior"]["slope"].values, edges)[0] / t["posterior"].sizes["draw"] for t in chains]
         draws = [t["posterior"]["slope"].values[0] for t in chains]

@@ -27,8 +27,14 @@ from approxmcmc.study.report import Figure, Table
 from approxmcmc.study.report.intervals import mean_interval, share_interval
 from approxmcmc.study.report.svg import COLOURS, INK, subplots
 
-FIRST, LAST, STEPS, EXPONENT = 0.01, 0.0001, 1_000_000, 0.55  # of the paper
-N_OBS, CELLS, PER_CELL = 100, 16, 12  # data; cells of a histogram per axis; grid points per cell and axis
+# Schedule of step sizes in the paper: from FIRST to LAST in STEPS steps.
+FIRST = 0.01
+LAST = 0.0001
+STEPS = 1_000_000
+EXPONENT = 0.55
+N_OBS = 100
+CELLS = 16  # cells of a histogram per axis
+PER_CELL = 12  # grid points per cell and axis
 WINDOW = np.array([[-2.0, 3.2], [-4.0, 4.0]])  # less than 1e-6 of the mass lies outside
 SHOWN = 400  # draws in a panel
 
@@ -232,10 +238,12 @@ def noise(results: Any) -> list[Figure]:
 def gradient_variance() -> np.ndarray:
     """Return V = N^2 Var_i(grad log p(x_i | theta)), averaged over the exact posterior, for both coordinates."""
     axes, weights = exact()
-    x, v = mixture().x, mixture().variance
+    x = mixture().x
+    v = mixture().variance
     total = np.zeros(2)
     for i, j in np.argwhere(weights > 1e-6):
-        first, second = x - axes[0][i], x - axes[0][i] - axes[1][j]
+        first = x - axes[0][i]
+        second = x - axes[0][i] - axes[1][j]
         share = 1.0 / (1.0 + np.exp((second**2 - first**2) / (2.0 * v)))  # of the second component
         score = np.stack([((1.0 - share) * first + share * second) / v, share * second / v])
         total += weights[i, j] * N_OBS**2 * score.var(axis=1)

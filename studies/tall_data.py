@@ -66,8 +66,12 @@ def blackjax_sgld(fit: Laplace) -> whole_chains.ChainSampler:
     return whole_chains.BlackjaxSGLD(step_size=0.2 * float(fit.sd.min()) ** 2)
 
 
-EXACT, BIASED, CHOICE = "ours, exact", "ours, biased", "ours, chosen by `sample`"
-NUTS, STOCHASTIC, FITTED = "NUTS and kin, other libraries", "stochastic gradients, other libraries", "a fitted law"
+EXACT = "ours, exact"
+BIASED = "ours, biased"
+CHOICE = "ours, chosen by `sample`"
+NUTS = "NUTS and kin, other libraries"
+STOCHASTIC = "stochastic gradients, other libraries"
+FITTED = "a fitted law"
 CATALOGUE: dict[str, dict[str, Any]] = {
     EXACT: {
         "mala": OnTheClock(InLaplaceMetric(mala), tune=100),

@@ -106,25 +106,27 @@ def _homes_of(cls: type) -> set[str]:
 def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:
     """Wrap a check of settings: the types are checked too, and every error names the component and its settings.
 
-    If the component's own check refuses the setting of a wrong type by name, its message stands, because it states the
-    allowed range. It may convert the settings, so their types are looked at before.
+    If the component's own check raises an error that names the setting of a wrong type, this error is kept, because it
+    states the allowed range. The check may convert settings, so their types are checked first.
     """
 
     @functools.wraps(check)
     def checked(self: Any) -> None:
         settings = settings_of(self)
-        wrong = wrong_type(self)
+        setting_of_wrong_type = wrong_type(self)
         try:
             check(self)
         except Exception as error:
-            speaks_of_it = wrong is not None and isinstance(error, ApproxMCMCError) and wrong[0] in str(error)
-            if wrong is not None and not speaks_of_it:
-                raise wrong[1] from None
+            if setting_of_wrong_type is not None:
+                name, type_error = setting_of_wrong_type
+                if not (isinstance(error, ApproxMCMCError) and name in str(error)):
+                    raise type_error from None
             if isinstance(error, WRONG_KIND) and not str(error).startswith(type(self).__name__):
                 note_values(error, type(self).__name__, settings, "a setting")
             raise
-        if wrong is not None:
-            raise wrong[1]
+        if setting_of_wrong_type is not None:
+            _, type_error = setting_of_wrong_type
+            raise type_error
 
     return checked
 

@@ -92,7 +92,7 @@ def why_not_tried(
         return ""
     # With fewer effective draws a trial is unreliable: in a funnel a trial of 6000 steps had 7 of them, and predicted
     # 400 in .3 s, far from the truth.
-    if best.price < goal.near and best.measured.effective >= ENOUGH:
+    if best.price < goal.good_enough and best.measured.effective >= ENOUGH:
         return f"{NOT_TRIED}: {best.candidate.name} reaches the goal in {best.price:.1g} s"
     is_biased_rival = best.exact and not state.exact
     is_exact_rival = state.exact and not best.exact

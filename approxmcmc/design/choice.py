@@ -196,7 +196,7 @@ def choose_sampler(
     while waiting := [state for state in states if not state.verdict and state.measured is None]:
         best = best_of(states, goal)
         # Among candidates that finish soon, the first in the table: it has less to compile.
-        state = min(waiting, key=lambda state: state.lower_bound if best else max(state.lower_bound, goal.near))
+        state = min(waiting, key=lambda state: state.lower_bound if best else max(state.lower_bound, goal.good_enough))
         state.verdict = why_not_tried(state, best, goal, seconds_of_trials(states, best))
         if not state.verdict and state.candidate.is_counted:
             count(state, profile, goal)

@@ -18,7 +18,8 @@ from approxmcmc.design.trial import Measured, Trial
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sampling.goals import ENOUGH
 
-USUAL_BIAS = 0.02  # posterior standard deviations: less than most users can see, named where a bias would save time
+# Posterior standard deviations: less than most users can see. Messages suggest it if a biased sampler would save time.
+USUAL_BIAS = 0.02
 # Seconds. If a candidate finishes by then, no other is tried, because compiling another one takes longer. Short trials
 # overrate chains that stick: for independent draws on MNIST they predicted .22 s, but the run took .84 s.
 SOON = 0.2
@@ -55,15 +56,15 @@ class SearchGoal(NamedTuple):
         """
         if self.time_limit is None:
             return set_up + max(self.target_ess * per_draw, self.fewest_steps * per_step)
-        left = self.time_limit - set_up
-        return error**2 + per_draw / left if left > 0.0 else math.inf
+        seconds_left = self.time_limit - set_up
+        return error**2 + per_draw / seconds_left if seconds_left > 0.0 else math.inf
 
     def seconds(self, per_draw: float, per_step: float) -> float:
         """Return the seconds that a sampler needs for the wanted draws, or the time limit."""
         return self.price(0.0, per_draw, per_step) if self.time_limit is None else self.time_limit
 
     @property
-    def near(self) -> float:
+    def good_enough(self) -> float:
         """Cost below which the search stops; 0 under a time limit."""
         return SOON if self.time_limit is None else 0.0
 
@@ -107,10 +108,9 @@ class CandidateState:
     def row(self) -> tuple[Any, ...]:
         """Return the candidate's row of the table, in the order of `COLUMNS`."""
         measured = self.measured
-        figures = (
-            (math.nan,) * 7
-            if measured is None
-            else (
+        figures: tuple[float, ...] = (math.nan,) * 7  # us_per_step ... compile_seconds
+        if measured is not None:
+            figures = (
                 measured.seconds_per_step * 1e6,
                 measured.clock_seconds_per_step * 1e6,
                 measured.data_per_step,
@@ -119,7 +119,6 @@ class CandidateState:
                 measured.error,
                 measured.compile_seconds,
             )
-        )
         counted_seconds = self.set_up_seconds, self.trial_seconds
         return self.candidate.name, self.exact, self.verdict, self.price, *figures, *counted_seconds
 

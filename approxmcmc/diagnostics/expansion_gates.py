@@ -21,7 +21,7 @@ VARIANCE_RATIO_THAT_HURTS = 0.5  # variance of residuals over variance of terms
 # Largest share of the data per decision: a test evaluates terms at two thetas, an exact step at one.
 LARGEST_SHARE = 0.5
 LEAST_ACCEPTANCE = 0.3  # least acceptance rate of proposals drawn from the Laplace approximation
-HARDLY_ANY = 0.01
+HARDLY_ANY = 0.01  # acceptance rate below which a chain hardly moves, and the least limit
 SMALLEST_PILOT = 50  # decisions
 
 
@@ -41,11 +41,16 @@ def expansion_gates(
     """
     if not attrs.get("tuning_steps", 0):
         return []
-    gates = (_far_from_mode(attrs), _useless(attrs), _reads_most(attrs, settings), _refused(attrs, settings, stats))
+    gates = (
+        _point_of_expansion(attrs),
+        _gain(attrs),
+        _data_read(attrs, settings),
+        _accepted(attrs, settings, stats),
+    )
     return [finding for finding in gates if finding is not None]
 
 
-def _far_from_mode(attrs: Mapping[str, Any]) -> Finding | None:
+def _point_of_expansion(attrs: Mapping[str, Any]) -> Finding | None:
     if "setup_distance_to_mode" not in attrs:
         return None
     distance = attrs["setup_distance_to_mode"]
@@ -57,7 +62,7 @@ def _far_from_mode(attrs: Mapping[str, Any]) -> Finding | None:
     return Finding("point of expansion", "warning", sentence, 'use ControlVariate(target, at="mode")', **numbers)
 
 
-def _useless(attrs: Mapping[str, Any]) -> Finding | None:
+def _gain(attrs: Mapping[str, Any]) -> Finding | None:
     if "setup_variance_ratio" not in attrs:
         return None
     ratio = attrs["setup_variance_ratio"]
@@ -76,7 +81,7 @@ def _useless(attrs: Mapping[str, Any]) -> Finding | None:
     return Finding("gain of the expansion", "ok", sentence, value=ratio, limit=VARIANCE_RATIO)
 
 
-def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding | None:
+def _data_read(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding | None:
     """Return the finding on the data read by a decision in tuning, compared with what an exact step reads.
 
     None if this is unknown, few decisions were made, or the sampler has no test or an exact one.
@@ -95,7 +100,7 @@ def _reads_most(attrs: Mapping[str, Any], settings: Mapping[str, Any]) -> Findin
     return Finding("data read in tuning", "warning", sentence, advice, share, LARGEST_SHARE)
 
 
-def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any], stats: xr.Dataset | None) -> Finding | None:
+def _accepted(attrs: Mapping[str, Any], settings: Mapping[str, Any], stats: xr.Dataset | None) -> Finding | None:
     """Return the finding on the acceptance rate of the chain that accepts least, compared with what it should reach.
 
     The rate is that of tuning and kept steps together, because tuning alone may be too short: a chain of independent
@@ -115,9 +120,10 @@ def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any], stats: xr.Da
     chain = int(rates.argmin())
     share = laplace_share(settings.get("proposal"))
     limit = max(LEAST_ACCEPTANCE * share, HARDLY_ANY)
+    numbers: dict[str, Any] = {"value": worst, "limit": limit, "where": f"chain {chain}"}
     sentence = f"chain {chain} accepted {worst:.2g} of its proposals"
     if worst >= limit:
-        return Finding("accepted proposals", "ok", sentence + ", the fewest of all", "", worst, limit, f"chain {chain}")
+        return Finding("accepted proposals", "ok", sentence + ", the fewest of all", **numbers)
     sentence += f" (limit: {limit:.2g})" + (": the chain hardly moves" if worst < HARDLY_ANY else "")
     advice = "reduce the scale, tune it (target_acceptance), or start elsewhere"
     if share > 0.0:
@@ -126,7 +132,7 @@ def _refused(attrs: Mapping[str, Any], settings: Mapping[str, Any], stats: xr.Da
             "build the proposal from laplace(target); if it was, use PreconditionedCrankNicolson(rho=0.8, ...), or a "
             "Mixture with a RandomWalk of more weight"
         )
-    return Finding("accepted proposals", "warning", sentence, advice, worst, limit, f"chain {chain}")
+    return Finding("accepted proposals", "warning", sentence, advice, **numbers)
 
 
 def laplace_share(proposal: Any) -> float:

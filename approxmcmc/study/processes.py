@@ -51,7 +51,10 @@ class Worker:
             self.connection.send(cell.key)
 
     def answer(self) -> Finished | str | None:
-        """Wait for the result of the cell: the finished cell, the text of an error, or None if the worker has died."""
+        """Wait for the worker: the finished cell, the text of an error, or None if the worker has died.
+
+        The first answer of a worker is READY, when it has imported what it needs.
+        """
         try:
             return cast("Finished | str", self.connection.recv())
         except (EOFError, OSError):
@@ -85,7 +88,7 @@ def run_in_processes(job: Job, plan: Plan, cells: Sequence[Cell], *, jobs: int |
         for _ in range(min(jobs or os.cpu_count() or 1, len(cells))):
             workers.append(Worker(text))
             workers[-1].begin(waiting.popleft())
-        ready = False
+        ready = False  # of any worker: one that dies later was killed by its cell, not by an import
         while busy := {worker.connection: worker for worker in workers if worker.cell is not None}:
             for connection in wait(list(busy)):
                 worker = busy[cast("Connection", connection)]
@@ -96,7 +99,9 @@ def run_in_processes(job: Job, plan: Plan, cells: Sequence[Cell], *, jobs: int |
                     continue
                 if answer is None:
                     _check_that_it_began(ready, worker)
-                    workers[workers.index(worker)] = worker = _replaced(worker, text)
+                    position = workers.index(worker)
+                    worker = _replaced(worker, text)
+                    workers[position] = worker
                     deaths[cell.key] += 1
                     if deaths[cell.key] < MOST_ATTEMPTS:
                         worker.begin(cell)

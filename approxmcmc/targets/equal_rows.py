@@ -13,7 +13,7 @@ import numpy as np
 from approxmcmc.engine.terms.passes import over_blocks
 
 LARGEST_SHARE = 0.5  # largest share of distinct rows: an exact step then costs at most half as much
-LOOKED_AT = 1 << 15  # rows in a first sample: its number of equal pairs decides whether all rows are compared
+SAMPLE_SIZE = 1 << 15  # rows in a first sample: its number of equal pairs decides whether all rows are compared
 FEWEST_PAIRS = 0.1  # least number of such pairs, in units of m^2 / N for m rows; about 0.5 if each row occurs twice
 
 
@@ -39,14 +39,14 @@ def equal_rows(arrays: Sequence[np.ndarray], weights: np.ndarray | None = None) 
     EqualRows(first=array([0, 1]), weights=array([2., 2.]))
     """
     N = len(arrays[0])
-    m = min(N, LOOKED_AT)
+    m = min(N, SAMPLE_SIZE)
     sample = _hashes(arrays, np.sort(np.random.default_rng(0).choice(N, m, replace=False, shuffle=False)))
-    pairs = np.unique(sample, return_counts=True)[1]
-    if (pairs * (pairs - 1)).sum() / 2 < FEWEST_PAIRS * m * m / N:
+    _, counts = np.unique(sample, return_counts=True)
+    n_equal_pairs = (counts * (counts - 1)).sum() / 2
+    if n_equal_pairs < FEWEST_PAIRS * m * m / N:
         return None
-    hashes, firsts, copies = map(
-        np.concatenate, zip(*over_blocks(lambda *rows: _kinds(arrays, weights, *rows), N), strict=True)
-    )
+    blocks = list(over_blocks(lambda lo, hi: _distinct_hashes(arrays, weights, lo, hi), N))
+    hashes, firsts, copies = (np.concatenate(column) for column in zip(*blocks, strict=True))
     distinct_hashes, first_places, kind = np.unique(hashes, return_index=True, return_inverse=True)
     if len(distinct_hashes) > LARGEST_SHARE * N:
         return None
@@ -54,8 +54,8 @@ def equal_rows(arrays: Sequence[np.ndarray], weights: np.ndarray | None = None) 
     totals = np.bincount(kind, copies)
 
     def are_equal(lo: int, hi: int) -> bool:
-        like = first[np.searchsorted(distinct_hashes, _hashes(arrays, slice(lo, hi)))]
-        return all(np.array_equal(array[lo:hi], array[like]) for array in arrays)
+        first_copies = first[np.searchsorted(distinct_hashes, _hashes(arrays, slice(lo, hi)))]
+        return all(np.array_equal(array[lo:hi], array[first_copies]) for array in arrays)
 
     order = np.argsort(first)
     return EqualRows(first[order], totals[order]) if all(over_blocks(are_equal, N)) else None
@@ -109,7 +109,7 @@ def merged_rows(arrays: Sequence[np.ndarray], weights: np.ndarray | None = None)
     return EqualRows(chosen, np.bincount(class_of_row, weights).astype(np.float64))
 
 
-def _kinds(
+def _distinct_hashes(
     arrays: Sequence[np.ndarray], weights: np.ndarray | None, lo: int, hi: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the different hashes of the rows lo ... hi - 1, and for each the first row and the sum of the weights."""

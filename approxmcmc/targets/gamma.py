@@ -32,7 +32,8 @@ class GammaRegression(ShapedRegression):
     Notes
     -----
     Terms leave out -log y. The link is the logarithm, not the reciprocal, which would allow negative means. With a
-    known alpha residuals of expansions have bounds; with an unknown alpha rows have two predictors, and wider bounds.
+    known alpha residuals of expansions have bounds. With an unknown alpha rows have two predictors and wider bounds, so
+    exact tests that use these bounds read more rows.
 
     Examples
     --------

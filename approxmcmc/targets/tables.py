@@ -102,18 +102,20 @@ def read_columns(
 def _of_table(X: Any, *, intercept: bool, treats_all: bool, coef_names: Any, who: str) -> DesignColumns:
     if coef_names is not None:
         raise InvalidInputError(f"{who}: coef_names is for arrays; leave it out, as the columns of a table have names")
-    X = X if as_source(X) is None else as_source(X)
+    source = as_source(X)
+    X = X if source is None else source
     columns = {str(name): _levels(X, name, who=who) for name in categorical_columns(X)}
     slopes = [name for name in X.columns if str(name) not in columns]
     if "beta" in columns:
         raise InvalidInputError(f"{who}: 'beta' is the name of the slopes; rename the column 'beta'")
     treated = list(columns) if treats_all else list(columns)[1:]
     designs = {name: Treatment(column) if name in treated else column for name, column in columns.items()}
-    labels = {name: labels_of(column)[name in treated :] for name, column in columns.items()}
+    levels = {name: labels_of(column) for name, column in columns.items()}
+    labels = {name: levels[name][1:] if name in treated else levels[name] for name in columns}
     if slopes or intercept:
         designs = {"beta": _numbers(X, slopes, intercept=intercept, who=who), **designs}
         labels["beta"] = (*(["intercept"] if intercept else []), *map(str, slopes))
-    return DesignColumns(designs, labels, {name: labels_of(columns[name])[0] for name in treated})
+    return DesignColumns(designs, labels, {name: levels[name][0] for name in treated})
 
 
 class NumberColumns(NamedTuple):
@@ -199,7 +201,8 @@ def predictor_of_pymc(design: Design, predictor: Predictor, theta: Any) -> Any:
     places = np.array(predictor.places, dtype=int)
     is_offset = places == design.dim
     eta = dense[:, ~is_offset] @ theta[places[~is_offset]]
-    eta = eta + dense[:, is_offset].sum(axis=1) if is_offset.any() else eta
+    if is_offset.any():
+        eta = eta + dense[:, is_offset].sum(axis=1)
     eta = sum((theta[codes] for codes in design.codes[:, slice(*predictor.codes)].T), eta)
     return eta + sum(
         v * (1.0 if j == design.dim else theta[j]) for j, v in zip(predictor.shared, predictor.values, strict=True)

@@ -36,7 +36,8 @@ FRONT = {
     "control variates, pCN(0), .05": True,
 }
 # The table of levers: lever, what is compared, the row of the race and its column of ratios.
-TO_EXACT, TO_NUTS = "to the exact step, same proposal, steps", "to NUTS of nutpie, min-ESS/s"
+TO_EXACT = "to the exact step, same proposal, steps"
+TO_NUTS = "to NUTS of nutpie, min-ESS/s"
 GAINS = (
     ("proposal, pCN(0)", "to the walk, exact steps, min-ESS/s", "exact, pCN(0)", "ess_vs_walk"),
     ("subsampling, rows", "t-test .05, walk, to the exact step", "t-test .05, rows, walk", "steps_vs_same"),

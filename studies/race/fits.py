@@ -24,7 +24,8 @@ from approxmcmc.engine.files.whole_files import whole_file
 from studies.race.table import two_digits
 
 WANTED = 400  # effective draws
-LEVELS, FACTORS = 20, 7  # of the one-hot table
+LEVELS = 20  # levels of a factor of the one-hot table
+FACTORS = 7  # factors of the one-hot table
 
 
 def dense() -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +66,10 @@ def compare(name: str, repeats: int) -> dict[str, Any]:
     from sklearn.linear_model import LogisticRegression
 
     X, y = SETS[name]()
-    fits, answers, sizes, chosen = [], [], [], ""
+    fits = []
+    answers = []
+    sizes = []
+    chosen = ""
     for seed in range(repeats + 1):
         began = time.process_time()
         LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-6, fit_intercept=False).fit(X, y)
@@ -77,7 +81,8 @@ def compare(name: str, repeats: int) -> dict[str, Any]:
         tails = {"method": "tail", "prob": (0.05, 0.95)}
         sizes += [float(az.ess(trace, **how)["beta"].min()) for how in ({"method": "bulk"}, tails)]
         chosen = trace["posterior"].attrs["chosen"].partition(" (exact)")[0]
-    fit, answer = statistics.median(fits[1:]), statistics.median(answers[1:])
+    fit = statistics.median(fits[1:])
+    answer = statistics.median(answers[1:])
     row = {"data": name, "rows": len(X), "columns": X.shape[1], "fit": fit, "posterior": answer}
     return row | {"ratio": answer / fit, "first": answers[0], "ess": min(sizes), "sampler": chosen}
 

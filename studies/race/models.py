@@ -9,7 +9,9 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.datasets import TALL_DATA, synthetic_logistic, tall_target
 
-ROWS, SLOPES, GROUPS = 100_000, 20, 50
+ROWS = 100_000
+SLOPES = 20
+GROUPS = 50
 
 
 def dense(n_obs: int, dim: int = 50) -> Any:
@@ -22,7 +24,8 @@ def regression(observe: Callable[[Any, np.ndarray, np.random.Generator], None], 
     import pymc as pm
 
     rng = np.random.default_rng(0)
-    X, slopes = rng.normal(size=(n_obs, SLOPES)), rng.normal(scale=0.3, size=SLOPES)
+    X = rng.normal(size=(n_obs, SLOPES))
+    slopes = rng.normal(scale=0.3, size=SLOPES)
     with pm.Model() as model:
         intercept = pm.Normal("intercept", 0.0, 2.0)
         beta = pm.Normal("beta", 0.0, 1.0, shape=SLOPES)
@@ -50,7 +53,8 @@ def negative_binomial(eta: Any, truth: np.ndarray, rng: np.random.Generator) -> 
     """Add negative binomial counts with the log mean `eta` / 2."""
     import pymc as pm
 
-    alpha, mean = pm.Exponential("alpha", 1.0), np.exp(0.5 * truth)
+    alpha = pm.Exponential("alpha", 1.0)
+    mean = np.exp(0.5 * truth)
     observed = rng.poisson(mean * rng.gamma(2.0, 0.5, size=truth.size))
     pm.NegativeBinomial("y", mu=pm.math.exp(0.5 * eta), alpha=alpha, observed=observed)
 
@@ -88,10 +92,12 @@ def varying_intercepts(n_obs: int = ROWS) -> Any:
     import pymc as pm
 
     rng = np.random.default_rng(0)
-    group, x = rng.integers(GROUPS, size=n_obs), rng.normal(size=n_obs)
+    group = rng.integers(GROUPS, size=n_obs)
+    x = rng.normal(size=n_obs)
     truth = rng.normal(scale=0.7, size=GROUPS)[group] + 0.5 * x
     with pm.Model() as model:
-        mean, sigma = pm.Normal("mean", 0.0, 1.0), pm.HalfNormal("sigma", 1.0)
+        mean = pm.Normal("mean", 0.0, 1.0)
+        sigma = pm.HalfNormal("sigma", 1.0)
         z = pm.Normal("z", 0.0, 1.0, shape=GROUPS)
         slope = pm.Normal("slope", 0.0, 1.0)
         pm.Bernoulli(

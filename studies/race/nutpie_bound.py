@@ -21,7 +21,8 @@ from studies.race.scores import effective_samples
 from studies.race.tall import TallProblem, tall_problem
 from studies.race.track import steps_in
 
-TUNE, ENOUGH = 300, 400.0
+TUNE = 300
+ENOUGH = 400.0
 
 
 def nutpie_within(problem: TallProblem, seconds: float, *, whitened: bool) -> dict[str, Any]:
@@ -33,7 +34,8 @@ def nutpie_within(problem: TallProblem, seconds: float, *, whitened: bool) -> di
 
     compiled = nutpie.compile_pymc_model(in_laplace_metric(problem) if whitened else problem.target.to_pymc())
     settings = {"chains": 1, "cores": 1, "progress_bar": False, "save_warmup": True, "seed": 1}
-    began, cpu = time.perf_counter(), time.process_time()
+    began = time.perf_counter()
+    cpu = time.process_time()
     running = nutpie.sample(compiled, draws=2000, tune=TUNE, blocking=False, **settings)
     try:
         trace = running.wait(timeout=seconds)

@@ -32,7 +32,8 @@ def nutpie_nuts(problem: Problem, *, tune: int, draws: int, whitened: bool = Fal
     import nutpie
 
     model = in_laplace_metric(problem) if whitened else problem.target.to_pymc()
-    compiled, seeds = nutpie.compile_pymc_model(model), iter(range(1, 1000))
+    compiled = nutpie.compile_pymc_model(model)
+    seeds = iter(range(1, 1000))
     settings = {"chains": 1, "cores": 1, "progress_bar": False, "save_warmup": True}
     nutpie.sample(compiled, draws=5, tune=5, seed=0, **settings)  # compiles
 
@@ -84,7 +85,8 @@ def peers(problem: Problem, *, tune: int, draws: int, every: bool = True) -> lis
         jax("blackjax SGLD", "Langevin", "subsampling, gradients", sgld),
     ]
     if every:
-        gradients, proxy = "gradients on all data", "gradients on a subset, control variates"
+        gradients = "gradients on all data"
+        proxy = "gradients on a subset, control variates"
         rivals.append(jax("blackjax NUTS", "NUTS", gradients, whole_chains.BlackjaxNUTS(tune=tune), draws))
         rivals.append(jax("numpyro NUTS", "NUTS", gradients, whole_chains.NumPyroNUTS(tune=tune), draws))
         rivals.append(

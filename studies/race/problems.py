@@ -15,7 +15,9 @@ from approxmcmc.engine.streams import seed_sequences, streams
 
 PRIOR_SCALE = 10**-0.5
 TOUCHED = COUNT_NAMES.index("datapoints_touched")
-WALK, PCN, MIXED = "random walk", "pCN(0)", "0.9 pCN(0) + 0.1 walk"
+WALK = "random walk"
+PCN = "pCN(0)"
+MIXED = "0.9 pCN(0) + 0.1 walk"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +69,8 @@ def chain_of(sampler: Any, target: Any, start: np.ndarray, *, seed: int) -> Call
     chain = program.start(start.copy(), streams(seed_sequences(seed, 1)[0][0]), 0)
 
     def run(steps: int) -> Lap:
-        draws, values = np.empty((steps, start.size)), np.empty((steps, len(VALUE_NAMES)))
+        draws = np.empty((steps, start.size))
+        values = np.empty((steps, len(VALUE_NAMES)))
         counts = np.empty((steps, len(COUNT_NAMES)), np.int64)
         seconds = cpu_seconds(lambda: chain.advance(steps, 1, draws, counts, values))
         return Lap(draws, counts[:, TOUCHED].mean(), seconds)

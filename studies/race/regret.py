@@ -38,7 +38,9 @@ from studies.race.answer import ENOUGH, one_thread, target_of
 from studies.race.models import MODELS
 from studies.race.table import two_digits
 
-MOST_DRAWS, TUNE, CHAINS = 200_000, 300, 4  # MOST_DRAWS is the limit of each chain, which hardly any candidate reaches
+MOST_DRAWS = 200_000  # limit of each chain, which hardly any candidate reaches
+TUNE = 300
+CHAINS = 4
 
 
 # --- one model, in a separate process ---
@@ -90,7 +92,8 @@ def _compilation(candidate: Candidate, profile: TargetProfile) -> float:
 
 
 def _seconds_at_best(candidate: Candidate, profile: TargetProfile) -> float:
-    lower_bound, parts = candidate.lower_bound(profile), candidate.compiles(profile)
+    lower_bound = candidate.lower_bound(profile)
+    parts = candidate.compiles(profile)
     return profile.seconds_to_compile(parts) + lower_bound.set_up + ENOUGH * lower_bound.per_draw
 
 
@@ -101,7 +104,8 @@ def _timed(make: Callable[[TargetProfile], Pairing], profile: TargetProfile) -> 
 
 def seconds_of_draws(setting: Pairing, limit: float, seed: int) -> float:
     """Return 400 times the CPU seconds of an effective draw; infinity if tuning took the whole time limit."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     trace = amc.sample(
         setting.target,
         setting.sampler,

@@ -32,7 +32,9 @@ class Rival:
 
 def numpy_walk(problem: Problem) -> Callable[[int], Lap]:
     """Return the exact random walk in plain NumPy; BLAS on one thread."""
-    X, y, rng = problem.X, np.asarray(problem.y, float), np.random.default_rng(1)
+    X = problem.X
+    y = np.asarray(problem.y, float)
+    rng = np.random.default_rng(1)
     L = 2.38 / math.sqrt(problem.dim) * problem.fit.cholesky
 
     def log_density(theta: np.ndarray) -> float:
@@ -75,7 +77,8 @@ def our_rivals(problem: Problem, first_look: int = 500) -> list[Rival]:
     def exact(proposal: str) -> Callable[[], Callable[[int], Lap]]:
         return lambda: problem.chain(proposal, amc.ExactTest())
 
-    pcn, mixed = f"exact, {PCN}", "exact, mixture"
+    pcn = f"exact, {PCN}"
+    mixed = "exact, mixture"
     like = {name: f"control variates, {name}, .01" for name in (WALK, PCN)} | {MIXED: "control variates, mixture, .01"}
     both = "control variates, proposal"
     return [

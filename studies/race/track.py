@@ -63,7 +63,8 @@ def exact_reference(run: Callable[[int], Lap], seconds: float) -> Reference:
 
 def steps_in(run: Callable[[int], Lap], seconds: float) -> int:
     """Return how many steps take about `seconds`, at most `MOST`; the steps that measure the speed are burn-in."""
-    steps, lap = 10, run(10)
+    steps = 10
+    lap = run(10)
     while lap.seconds < 0.1 * seconds and steps < MOST:
         steps *= 3
         lap = run(steps)
@@ -79,7 +80,9 @@ def log(text: str) -> None:
 def race(rivals: Iterable[Rival], setting: Setting, exact: Callable[[], Callable[[int], Lap]]) -> Results:
     """Let the rivals take turns; `exact` makes the exact chain that biases are measured from."""
     named = {rival.name: rival for rival in rivals}
-    runners, steps, setup = {}, {}, {}
+    runners = {}
+    steps = {}
+    setup = {}
     for name, rival in named.items():
         log(f"set up {name}")
         began = time.process_time()

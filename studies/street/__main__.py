@@ -50,7 +50,8 @@ def fresh_cache(folder: Path, name: str, state: str) -> Path:
 
     For `again`, return the caches that `new` has left; if they are gone, run the model once for them.
     """
-    base, mine = folder / "base", folder / f"cache_{name}_{WHO[state]}"
+    base = folder / "base"
+    mine = folder / f"cache_{name}_{WHO[state]}"
     if not base.exists():
         making = folder / "base_in_the_making"
         subprocess.run([Path(sys.executable).parent / "approxmcmc", "warm"], env=environment(making), check=True)

@@ -30,7 +30,8 @@ def ours(model: Any, seed: int) -> Drawn:
         warnings.simplefilter("always", amc.errors.SamplingWarning)
         trace = amc.sample(model, random_seed=seed, progressbar=False)
     problems = [str(warning.message) for warning in caught if issubclass(warning.category, amc.errors.SamplingWarning)]
-    attrs, stats = trace["sample_stats"].attrs, trace["sample_stats"]
+    attrs = trace["sample_stats"].attrs
+    stats = trace["sample_stats"]
     kept = float(stats["perf_counter_diff"].sum())
     tuned = float(sum(attrs.get("tuning_perf_counter_diff", [0.0])))
     return Drawn(trace["posterior"], str(attrs["chosen"]), attrs["sampling_time"] * kept / (kept + tuned), problems)
@@ -79,7 +80,8 @@ def run(name: str, who: str, seed: int) -> dict[str, Any]:
     began = time.perf_counter() - time.process_time()  # the start of Python: its CPU time counts as wall-clock time
     pymc_model = model(name)
     drawn = WHO[who](pymc_model, seed)
-    wall, cpu = time.perf_counter() - began, time.process_time()
+    wall = time.perf_counter() - began
+    cpu = time.process_time()
     free = {variable.name for variable in pymc_model.free_RVs}
     return {
         "model": name,
@@ -102,7 +104,8 @@ def _summary(posterior: Any, free: set[str]) -> dict[str, Any]:
     import arviz as az
     import numpy as np
 
-    names, moments = list[str](), list[list[float]]()
+    names = list[str]()
+    moments = list[list[float]]()
     worst = {"ess_bulk": math.inf, "ess_tail": math.inf, "rhat": 1.0}
     for name in sorted(map(str, posterior.data_vars)):
         draws = posterior[name].to_numpy().astype(float)

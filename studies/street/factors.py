@@ -37,7 +37,8 @@ def incomes() -> None:
     predictor = pm.Normal("mu", 0.0, 2.0)
     for name, k in {"work": 1, "education": 3, "occupation": 6, "relation": 7, "country": 13}.items():
         level = bits[:5000, starts[k] : starts[k + 1]].argmax(axis=1)
-        z, scale = pm.Normal(f"z_{name}", shape=LEVELS[k]), pm.HalfNormal(f"scale_{name}", 1.0)
+        z = pm.Normal(f"z_{name}", shape=LEVELS[k])
+        scale = pm.HalfNormal(f"scale_{name}", 1.0)
         predictor += (scale * z)[level]
     pm.Bernoulli("y", logit_p=predictor, observed=np.asarray(won[:5000] > 0, dtype=np.int64))
 
@@ -46,7 +47,8 @@ def reaction_times() -> None:
     """Write a model of 5000 log reaction times of 60 subjects and 40 items, with a slope for each subject."""
     (subject, item), eta, rng = _crossed(5000, (60, 40))
     x = rng.normal(size=5000)
-    mu, beta = pm.Normal("mu", 0.0, 2.0), pm.Normal("beta", 0.0, 1.0)
+    mu = pm.Normal("mu", 0.0, 2.0)
+    beta = pm.Normal("beta", 0.0, 1.0)
     scales = {name: pm.HalfNormal(f"scale_{name}", 1.0) for name in ("subject", "item", "slope")}
     a = pm.Normal("a", 0.0, scales["subject"], shape=60)
     b = pm.Normal("b", 0.0, scales["slope"], shape=60)
@@ -69,7 +71,8 @@ def insurance() -> None:
 def shops_and_days() -> None:
     """Write a model of 4000 overdispersed counts of 80 shops and 52 weeks."""
     (shop, week), eta, rng = _crossed(4000, (80, 52))
-    mu, alpha = pm.Normal("mu", 0.0, 2.0), pm.Exponential("alpha", 0.5)
+    mu = pm.Normal("mu", 0.0, 2.0)
+    alpha = pm.Exponential("alpha", 0.5)
     a = pm.Normal("a", 0.0, pm.HalfNormal("scale_shop", 1.0), shape=80)
     b = pm.Normal("b", 0.0, pm.HalfNormal("scale_week", 1.0), shape=52)
     counts = rng.poisson(np.exp(eta + 1.0) * rng.gamma(2.0, 0.5, size=4000))
@@ -87,7 +90,8 @@ def items() -> None:
 def items_that_discriminate() -> None:
     """Write the model of `items` with a positive slope for each item: 3000 answers of 150 persons to 20 items."""
     (person, item), eta, rng = _crossed(3000, (150, 20))
-    ability, difficulty = pm.Normal("ability", shape=150), pm.Normal("difficulty", 0.0, 1.5, shape=20)
+    ability = pm.Normal("ability", shape=150)
+    difficulty = pm.Normal("difficulty", 0.0, 1.5, shape=20)
     slope = pm.LogNormal("slope", 0.0, 0.5, shape=20)
     pm.Bernoulli("y", logit_p=slope[item] * (ability[person] - difficulty[item]), observed=won(1.5 * eta, rng))
 
@@ -98,7 +102,8 @@ def opinions() -> None:
     predictor = pm.Normal("mu", 0.0, 1.5)
     cells = {"state": (50, state), "age": (4, age), "school": (5, school), "age_school": (20, 5 * age + school)}
     for name, (size, level) in cells.items():
-        z, scale = pm.Normal(f"z_{name}", shape=size), pm.Exponential(f"scale_{name}", 2.0)
+        z = pm.Normal(f"z_{name}", shape=size)
+        scale = pm.Exponential(f"scale_{name}", 2.0)
         predictor += (scale * z)[level]
     pm.Bernoulli("y", logit_p=predictor, observed=won(eta, rng))
 

@@ -42,7 +42,8 @@ def normal_slopes() -> None:
     """Write a model of 12 000 normal rows in 400 groups with intercepts and slopes, centred."""
     data = Groups(12_000, 400)
     mu, slope, [tau, tilt, noise] = pm.Normal("mu"), pm.Normal("slope"), _scales("tau", "tilt", "noise")
-    a, b = pm.Normal("a", mu, tau, shape=400), pm.Normal("b", slope, tilt, shape=400)
+    a = pm.Normal("a", mu, tau, shape=400)
+    b = pm.Normal("b", slope, tilt, shape=400)
     observed = data.eta + data.rng.normal(size=data.rows)
     pm.Normal("y", a[data.group] + b[data.group] * data.x, noise, observed=observed)
 
@@ -80,7 +81,8 @@ def schools_and_classes() -> None:
     school = np.arange(200) // 5
     observed = data.eta + data.rng.normal(scale=0.5, size=40)[school][data.group] + data.rng.normal(size=data.rows)
     mu, beta, [schools, classes, noise] = pm.Normal("mu"), pm.Normal("beta"), _scales("schools", "classes", "noise")
-    s, c = pm.Normal("s", shape=40), pm.Normal("c", shape=200)
+    s = pm.Normal("s", shape=40)
+    c = pm.Normal("c", shape=200)
     level = mu + schools * s[school] + classes * c
     pm.Normal("y", level[data.group] + beta * data.x, noise, observed=observed)
 
@@ -89,7 +91,8 @@ def outliers_in_groups() -> None:
     """Write a model of 4000 rows with Student-t noise in 120 groups, not centred."""
     data = Groups(4000, 120)
     mu, beta, [tau, noise] = pm.Normal("mu"), pm.Normal("beta"), _scales("tau", "noise")
-    nu, z = pm.Gamma("nu", 2.0, 0.1), pm.Normal("z", shape=120)
+    nu = pm.Gamma("nu", 2.0, 0.1)
+    z = pm.Normal("z", shape=120)
     observed = data.eta + data.rng.standard_t(4.0, size=data.rows)
     pm.StudentT("y", nu=nu, mu=(mu + tau * z)[data.group] + beta * data.x, sigma=noise, observed=observed)
 

@@ -9,9 +9,12 @@ from studies.street.factors import won
 def many_groups() -> None:
     """Write a logistic regression, 300 000 rows in 30 000 groups, not centred."""
     rng = np.random.default_rng(0)
-    group, x = rng.integers(30_000, size=300_000), rng.normal(size=300_000)
+    group = rng.integers(30_000, size=300_000)
+    x = rng.normal(size=300_000)
     eta = 0.3 + rng.normal(scale=0.7, size=30_000)[group] + 0.5 * x
-    mu, beta, tau = pm.Normal("mu"), pm.Normal("beta"), pm.HalfNormal("tau", 1.0)
+    mu = pm.Normal("mu")
+    beta = pm.Normal("beta")
+    tau = pm.HalfNormal("tau", 1.0)
     rows = (mu + tau * pm.Normal("z", shape=30_000))[group] + beta * x
     pm.Bernoulli("y", logit_p=rows, observed=won(eta, rng))
 
@@ -19,10 +22,12 @@ def many_groups() -> None:
 def users_and_items() -> None:
     """Write a logistic regression, 200 000 rows of 2000 users and 500 items, centred."""
     rng = np.random.default_rng(0)
-    user, item = rng.integers(2000, size=200_000), rng.integers(500, size=200_000)
+    user = rng.integers(2000, size=200_000)
+    item = rng.integers(500, size=200_000)
     eta = 0.3 + rng.normal(scale=0.7, size=2000)[user] + rng.normal(scale=0.5, size=500)[item]
     scales = {name: pm.HalfNormal(f"scale_{name}", 1.0) for name in ("user", "item")}
-    a, b = pm.Normal("a", 0.0, scales["user"], shape=2000), pm.Normal("b", 0.0, scales["item"], shape=500)
+    a = pm.Normal("a", 0.0, scales["user"], shape=2000)
+    b = pm.Normal("b", 0.0, scales["item"], shape=500)
     pm.Bernoulli("y", logit_p=pm.Normal("mu") + a[user] + b[item], observed=won(eta, rng))
 
 

@@ -25,8 +25,10 @@ def counts_before() -> None:
     This and the next two models are not of the street: they are run first, to fill the caches of a used machine.
     """
     rng = np.random.default_rng(9)
-    row, column = rng.integers(12, size=1500), rng.integers(8, size=1500)
-    a, b = pm.Normal("a", shape=12), pm.Normal("b", 0.0, pm.HalfNormal("scale", 1.0), shape=8)
+    row = rng.integers(12, size=1500)
+    column = rng.integers(8, size=1500)
+    a = pm.Normal("a", shape=12)
+    b = pm.Normal("b", 0.0, pm.HalfNormal("scale", 1.0), shape=8)
     slope = pm.LogNormal("slope", 0.0, 0.5, shape=8)
     p = pm.math.sigmoid(slope[column] * (a[row] - b[column]))
     pm.Geometric("y", p, observed=rng.geometric(0.4, size=1500))
@@ -35,7 +37,8 @@ def counts_before() -> None:
 def groups_before() -> None:
     """Write a model of normal rows of 40 groups."""
     rng = np.random.default_rng(9)
-    group, x = rng.integers(40, size=800), rng.normal(size=800)
+    group = rng.integers(40, size=800)
+    x = rng.normal(size=800)
     a = pm.Normal("a", pm.Normal("mu"), pm.HalfNormal("tau", 1.0), shape=40)
     pm.Normal("y", a[group] + x * pm.Normal("slope"), pm.HalfNormal("noise", 1.0), observed=x + rng.normal(size=800))
 
@@ -43,8 +46,10 @@ def groups_before() -> None:
 def line_before() -> None:
     """Write a Weibull regression, which compiles the product X @ beta that most regressions of the street share."""
     rng = np.random.default_rng(9)
-    X, kind = rng.normal(size=(900, 3)), rng.integers(3, size=900)
-    shapes, beta = pm.HalfNormal("shapes", 2.0, shape=3), pm.Normal("beta", shape=3)
+    X = rng.normal(size=(900, 3))
+    kind = rng.integers(3, size=900)
+    shapes = pm.HalfNormal("shapes", 2.0, shape=3)
+    beta = pm.Normal("beta", shape=3)
     pm.Weibull("y", shapes[kind], pm.math.exp(X @ beta), observed=rng.weibull(1.5, size=900))
 
 

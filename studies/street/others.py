@@ -8,7 +8,9 @@ def a_curve() -> None:
     """Write a model of logistic growth, 1000 measurements."""
     rng = np.random.default_rng(0)
     t = np.sort(rng.uniform(0.0, 10.0, 1000))
-    height, rate, middle = pm.HalfNormal("height", 10.0), pm.HalfNormal("rate", 2.0), pm.Normal("middle", 5.0, 3.0)
+    height = pm.HalfNormal("height", 10.0)
+    rate = pm.HalfNormal("rate", 2.0)
+    middle = pm.Normal("middle", 5.0, 3.0)
     curve = height / (1.0 + pm.math.exp(-rate * (t - middle)))
     observed = 8.0 / (1.0 + np.exp(-1.2 * (t - 4.0))) + rng.normal(scale=0.5, size=1000)
     pm.Normal("y", curve, pm.HalfNormal("noise", 1.0), observed=observed)
@@ -18,7 +20,8 @@ def two_normals() -> None:
     """Write a model of a mixture with ordered means, 1000 values."""
     rng = np.random.default_rng(0)
     values = np.where(rng.random(1000) < 0.35, rng.normal(-1.5, 0.8, 1000), rng.normal(1.5, 1.2, 1000))
-    share, scales = pm.Beta("share", 2.0, 2.0), pm.HalfNormal("scales", 2.0, shape=2)
+    share = pm.Beta("share", 2.0, 2.0)
+    scales = pm.HalfNormal("scales", 2.0, shape=2)
     means = pm.Normal("means", [-1.0, 1.0], 3.0, shape=2, transform=pm.distributions.transforms.ordered)
     pm.NormalMixture("y", pm.math.stack([share, 1.0 - share]), means, scales, observed=values)
 
@@ -28,7 +31,8 @@ def three_outcomes() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=3000)
     noise = rng.multivariate_normal(np.zeros(3), [[1.0, 0.5, 0.2], [0.5, 1.0, 0.3], [0.2, 0.3, 1.0]], 3000)
-    a, b = pm.Normal("a", 0.0, 2.0, shape=3), pm.Normal("b", 0.0, 1.0, shape=3)
+    a = pm.Normal("a", 0.0, 2.0, shape=3)
+    b = pm.Normal("b", 0.0, 1.0, shape=3)
     chol, _, _ = pm.LKJCholeskyCov("chol", n=3, eta=2.0, sd_dist=pm.Exponential.dist(1.0))
     pm.MvNormal("y", mu=a + x[:, None] * b, chol=chol, observed=0.5 * x[:, None] + noise)
 
@@ -37,7 +41,8 @@ def smooth() -> None:
     """Write a model of a Gaussian process, 80 points."""
     rng = np.random.default_rng(0)
     x = np.linspace(0.0, 10.0, 80)
-    length, height = pm.Gamma("length", 2.0, 1.0), pm.HalfNormal("height", 2.0)
+    length = pm.Gamma("length", 2.0, 1.0)
+    height = pm.HalfNormal("height", 2.0)
     process = pm.gp.Marginal(cov_func=height**2 * pm.gp.cov.Matern52(1, length))
     observed = np.sin(x) + rng.normal(scale=0.3, size=80)
     process.marginal_likelihood("y", X=x[:, None], y=observed, sigma=pm.HalfNormal("noise", 1.0))
@@ -58,7 +63,8 @@ def missing_values() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=400)
     values = np.ma.masked_array(0.5 + x + rng.normal(size=400), mask=np.arange(400) % 10 == 0)
-    a, b = pm.Normal("a", 0.0, 2.0), pm.Normal("b", 0.0, 2.0)
+    a = pm.Normal("a", 0.0, 2.0)
+    b = pm.Normal("b", 0.0, 2.0)
     pm.Normal("y", a + b * x, pm.HalfNormal("noise", 1.0), observed=values)
 
 
@@ -66,7 +72,8 @@ def two_outcomes() -> None:
     """Write a model of a count and a duration of 2000 persons that share a predictor."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=2000)
-    a, b = pm.Normal("a", 0.0, 1.0, shape=2), pm.Normal("b", 0.0, 1.0, shape=2)
+    a = pm.Normal("a", 0.0, 1.0, shape=2)
+    b = pm.Normal("b", 0.0, 1.0, shape=2)
     pm.Poisson("count", pm.math.exp(a[0] + b[0] * x), observed=rng.poisson(np.exp(0.4 + 0.3 * x)))
     duration = rng.exponential(np.exp(0.2 - 0.5 * x))
     pm.Exponential("duration", pm.math.exp(-a[1] - b[1] * x), observed=duration)

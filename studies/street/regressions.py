@@ -10,7 +10,8 @@ import pymc as pm
 
 from approxmcmc.datasets import eeg_eye_state
 
-ROWS, SLOPES = 5000, 6
+ROWS = 5000
+SLOPES = 6
 
 
 def _data(rows: int = ROWS, slopes: int = SLOPES) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:

@@ -34,7 +34,8 @@ def _row(name: str, cells: Mapping[str, Any]) -> dict[str, Any]:
         cell = cells.get(state, {})
         row |= {f"{state}_cpu": cell.get("cpu", math.nan), f"{state}_wall": cell.get("wall", math.nan)}
         row |= {f"{state}_to_400": seconds_to_effective(cell)}
-    new, rival = cells.get("new", {}), cells.get("nutpie", {})
+    new = cells.get("new", {})
+    rival = cells.get("nutpie", {})
     row |= {f"ours_{key}": new.get(key, math.nan) for key in ("ess_bulk", "ess_tail", "rhat", "memory")}
     row |= {f"nutpie_{key}": rival.get(key, math.nan) for key in ("ess_bulk", "ess_tail", "rhat", "memory")}
     row["dim"] = new.get("dim", rival.get("dim", 0))

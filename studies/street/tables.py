@@ -5,7 +5,8 @@ import numpy as np
 # Rubin (1981): coaching in eight schools, effects and their standard errors.
 SCHOOLS = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])
 # Efron and Morris (1975): hits of 18 batters in their first 45 times at bat.
-HITS, AT_BAT = np.array([18, 17, 16, 15, 14, 14, 13, 12, 11, 11, 10, 10, 10, 10, 10, 9, 8, 7]), 45
+HITS = np.array([18, 17, 16, 15, 14, 14, 13, 12, 11, 11, 10, 10, 10, 10, 10, 9, 8, 7])
+AT_BAT = 45
 # Gaver and O'Muircheartaigh (1987): failures of ten pumps, thousands of hours.
 FAILURES = np.array([5, 1, 5, 14, 3, 19, 1, 1, 4, 22])
 HOURS = np.array([94.32, 15.72, 62.88, 125.76, 5.24, 31.44, 1.048, 1.048, 2.096, 10.48])
@@ -15,7 +16,8 @@ OPERATIONS = np.array([47, 148, 119, 810, 211, 196, 148, 215, 207, 97, 256, 360]
 # Crowder (1978): seeds that germinated on 21 plates, by kind of seed and of root extract.
 GERMINATED = np.array([10, 23, 23, 26, 17, 5, 53, 55, 32, 46, 10, 8, 10, 8, 23, 0, 3, 22, 15, 32, 3])
 SEEDS = np.array([39, 62, 81, 51, 39, 6, 74, 72, 51, 79, 13, 16, 30, 28, 45, 4, 12, 41, 30, 51, 7])
-KIND_OF_SEED, EXTRACT = np.repeat([0, 1], [11, 10]), np.repeat([0, 1, 0, 1], [5, 6, 5, 5])
+KIND_OF_SEED = np.repeat([0, 1], [11, 10])
+EXTRACT = np.repeat([0, 1, 0, 1], [5, 6, 5, 5])
 # Gelfand and others (1990): weights of rats at five ages; the first twelve of thirty.
 AGES = np.array([8.0, 15, 22, 29, 36])
 RATS = np.array([

@@ -114,7 +114,8 @@ def _grid(data: "pd.DataFrame") -> Any:
     figure, axes = subplots(figsize=(9.6, 1.0 + 0.75 * len(names)))
     short = {"less risk": "less", "no draw yet": "missing", "Laplace below both": "fitted"}
     for row in data.rename(columns=short).itertuples():
-        x, y = times.index(row.about), names.index(row.data)
+        x = times.index(row.about)
+        y = names.index(row.data)
         axes.add_patch(Rectangle((x - 0.48, y - 0.45), 0.96, 0.9, color=PAINT[row.less], alpha=0.45, linewidth=0))
         axes.text(x, y - 0.24, row.less, ha="center", va="center", fontsize=10, fontweight="bold", color=INK)
         axes.text(x, y + 0.04, _told(row), ha="center", va="center", fontsize=8, color=INK)

@@ -45,7 +45,8 @@ def statistics_after(
 ) -> np.ndarray:
     """Return the statistics of auxiliary graphs after `n_updates` updates, shape (len(thetas), repeats, dim)."""
     simulator = target.build_simulator(amc.targets.AuxiliaryChain(n_updates, "observed"))
-    state, count = simulator.make_state(), np.zeros(len(COUNT_NAMES), dtype=np.int64)
+    state = simulator.make_state()
+    count = np.zeros(len(COUNT_NAMES), dtype=np.int64)
     after = np.zeros((len(thetas), repeats, thetas.shape[1]))
     for theta, graphs in zip(thetas, after, strict=True):
         for statistics in graphs:

@@ -54,7 +54,8 @@ class Arm:
 @functools.cache
 def arm(epsilon: float) -> Arm:
     """Return kernel, bias, asymptotic variance and cost of an epsilon; 0: the exact test."""
-    accept, used = np.exp(np.minimum(log_ratios(), 0.0)), np.ones((201, 201))
+    accept = np.exp(np.minimum(log_ratios(), 0.0))
+    used = np.ones((201, 201))
     if epsilon > 0.0:  # one half of the grid is the mirror image of the other
         half = slice(0, MIDDLE + 1)
         steps = np.abs(GRID[None, :] - GRID[half, None])
@@ -87,7 +88,8 @@ def mean_square_error(epochs: Sequence[tuple[float, int]]) -> float:
     square = GRID[MIDDLE:] ** 2
     f = square - law() @ GRID**2
     start = law()[MIDDLE:] + np.append(0.0, law()[:MIDDLE][::-1])
-    moments, total = np.concatenate([start, np.zeros(202)]), 0
+    moments = np.concatenate([start, np.zeros(202)])
+    total = 0
     for epsilon, steps in epochs:
         T = arm(epsilon).kernel[MIDDLE:]
         T = T[:, MIDDLE:] + np.hstack([np.zeros((101, 1)), T[:, :MIDDLE][:, ::-1]])

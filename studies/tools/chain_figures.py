@@ -28,7 +28,8 @@ def grid_marginals(weight: xr.DataArray) -> dict[str, Curve]:
     names = [str(name) for name in weight.dims]
     curves = {}
     for name in names:
-        points, mass = weight[name].values, weight.sum([other for other in names if other != name]).values
+        points = weight[name].values
+        mass = weight.sum([other for other in names if other != name]).values
         curves[name] = (points, mass / (mass.sum() * (points[1] - points[0])))
     return curves
 

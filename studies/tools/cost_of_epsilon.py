@@ -66,7 +66,8 @@ def cost_against_epsilon(results: "StudyResults", *, lead: str = "") -> list[Fig
 
 def _apart(ticks: Sequence[float]) -> list[str]:
     """Return tick labels, blank where one would touch the label before it."""
-    labels, last = [], -np.inf
+    labels = []
+    last = -np.inf
     for tick in ticks:
         keep = tick - last > 0.06 * (max(ticks) - min(ticks))
         labels.append(f"{tick:g}" if keep else "")
@@ -82,13 +83,15 @@ def epsilon_rows(
 
     records = results.records[results.records.target == target]
     described = {row.label: (row.sampler_name, row.knobs or {}, row.sampler) for row in records.itertuples()}
-    n_obs, rows = results.target(target).n_obs, []
+    n_obs = results.target(target).n_obs
+    rows = []
     for label, traces in settings.items():
         name, knobs, sampler = described[label]
         if "epsilon" not in knobs:
             continue
         fractions = [ratio_of_sums(trace, "datapoints_touched", "decisions_made") / n_obs for trace in traces]
-        audited, wrong = total(traces, "decisions_audited"), total(traces, "wrong_decisions")
+        audited = total(traces, "decisions_audited")
+        wrong = total(traces, "wrong_decisions")
         prediction = predict_setting(results.target(target), traces, sampler)
         rows.append(
             {"sampler": name, "epsilon": float(knobs["epsilon"]), "setting": label}

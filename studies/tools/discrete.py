@@ -172,12 +172,14 @@ def clique_errors_over_draws(
     xarray.Dataset
         Dims ``chain``, ``n_draws``: `error`, and the sums of `datapoints_touched` and `seconds` over the n draws.
     """
-    states, stats = states_of(trace), group(trace, "sample_stats")
+    states = states_of(trace)
+    stats = group(trace, "sample_stats")
     sizes = [int(n) for n in sizes if 0 < n <= states.shape[1]]
     shape = (states.shape[0], len(sizes))
     error = np.empty(shape)
     for chain in range(shape[0]):
-        done, total = 0, np.zeros_like(reference)
+        done = 0
+        total = np.zeros_like(reference)
         for index, n in enumerate(sizes):
             if n > done:
                 total += clique_probabilities(states[chain, done:n], cliques) * (n - done)

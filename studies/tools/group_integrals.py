@@ -23,7 +23,8 @@ from approxmcmc.engine.numerics import exp, softplus
 from approxmcmc.targets.groups.link import factors_of, sums_of
 
 PRIOR_SD = 2.5
-BETA, SDS = np.array([1.1, -0.5]), np.array([0.78, 0.32])  # coefficients, and sds of effects, in `visits`
+BETA = np.array([1.1, -0.5])  # coefficients in `visits`
+SDS = np.array([0.78, 0.32])  # standard deviations of effects in `visits`
 
 
 # --- data ---
@@ -155,7 +156,10 @@ def log_mean_likelihood(
     W, y, spans, (n_effects, n_draws), places, products, weights, logs = data
     phi = sums_of(factors_of(theta, places), products, weights, logs)
     n_fixed = W.shape[1] - n_effects
-    u, value, eta, total = np.empty(n_effects), np.empty(n_draws), np.empty(W.shape[0]), 0.0
+    u = np.empty(n_effects)
+    value = np.empty(n_draws)
+    eta = np.empty(W.shape[0])
+    total = 0.0
     for i in range(W.shape[0]):
         eta[i] = 0.0
         for j in range(n_fixed):
@@ -171,7 +175,8 @@ def log_mean_likelihood(
                     for k in range(n_effects):
                         effect += W[i, j] * phi[n_fixed + j * n_effects + k] * u[k]
                 value[m] += of_row(eta[i] + effect, y[i])
-        best, mass = value.max(), 0.0
+        best = value.max()
+        mass = 0.0
         for m in range(n_draws):
             mass += exp(value[m] - best)
         total += best + math.log(mass / n_draws)

@@ -49,7 +49,9 @@ def coverage(repetitions: int, n_audits: int, seed: int) -> Table:
 
 
 def _row(case: Case, repetitions: int, n_audits: int, seed: int) -> dict[str, Any]:
-    rng, held, z = np.random.default_rng(seed), [], []
+    rng = np.random.default_rng(seed)
+    held = []
+    z = []
     for k in range(repetitions):
         dims = ("chain", "draw", "site")
         draws = case.draw(rng, n_audits)
@@ -125,7 +127,8 @@ def canonical(law: tuple[float, float]) -> Case:
     """Return the case of normal draws with this shift from the posterior's mean, in its sds, and this ratio of sds."""
     shift, spread = law
     precision = N + 0.01
-    mean, sd = float(normal_mean().observed_data["data_0"].sum()) / precision, precision**-0.5
+    mean = float(normal_mean().observed_data["data_0"].sum()) / precision
+    sd = precision**-0.5
     truth = np.array([shift * sd, (spread**2 - 1.0 - shift**2) * sd**2])
 
     def draw(rng: np.random.Generator, n: int) -> np.ndarray:

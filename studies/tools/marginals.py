@@ -117,7 +117,8 @@ def _contours(panel: Any, draws: np.ndarray, colour: str, linewidth: float) -> N
         panel.plot(*draws.T, "x", color=colour, markersize=4)
         return
     density = stats.gaussian_kde(draws.T)
-    low, high = draws.min(axis=0), draws.max(axis=0)
+    low = draws.min(axis=0)
+    high = draws.max(axis=0)
     margin = 0.2 * (high - low)
     x, y = (np.linspace(low[k] - margin[k], high[k] + margin[k], 60) for k in (0, 1))
     height = density(np.array(np.meshgrid(x, y)).reshape(2, -1)).reshape(60, 60)

@@ -26,7 +26,8 @@ def layout(adjacency: np.ndarray) -> np.ndarray:
     alone = np.setdiff1d(np.arange(len(adjacency)), tied)
     places = np.empty((len(adjacency), 2))
     places[tied] = _settle(distances(adjacency[np.ix_(tied, tied)]))
-    low, high = places[tied].min(axis=0), places[tied].max(axis=0)
+    low = places[tied].min(axis=0)
+    high = places[tied].max(axis=0)
     places[alone, 0] = np.linspace(low[0], high[0], len(alone) + 2)[1:-1]
     places[alone, 1] = low[1] - 1.0
     return places

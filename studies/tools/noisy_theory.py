@@ -61,7 +61,8 @@ def losses(
     axes[0].set_ylabel("largest value over theta")
     axes[0].legend(fontsize=7)
     axes[1].set_xlabel(f"theta, at N = {counts[0]}")
-    worst, best = rows[0], rows[-1]
+    worst = rows[0]
+    best = rows[-1]
     kappa = 0.8 * 24.0
     caption = (
         "Each line is the supremum over theta of int h(theta'|theta) (...), and each is below the one before it. "
@@ -103,7 +104,8 @@ def first_differences(target: Any, sampler: Callable[[int], Any], grid: np.ndarr
     """Plot P(tau > n) for a few N, tau the first step at which the noisy chain decides otherwise than the exact one."""
     import pandas as pd
 
-    steps, start = 40, float(grid[int(0.7 * len(grid))])
+    steps = 40
+    start = float(grid[int(0.7 * len(grid))])
     figure, axis = subplots(1, 1, figsize=(7.2, 4.0))
     rows = []
     for index, count in enumerate((1, 2, 10)):
@@ -193,7 +195,8 @@ def langevin(target: Any, counts: Sequence[int], points: np.ndarray, wide: np.nd
     """Draw one-step distance, bounds and distance of the stationary distributions of noisy Langevin against N."""
     import pandas as pd
 
-    variance, rows = 0.02, []
+    variance = 0.02
+    rows = []
     T = bounds.langevin_matrix(target, amc.samplers.NoisyLangevin(variance), wide, ideal=True)
     for count in counts:
         sampler = amc.samplers.NoisyLangevin(variance, count)

@@ -28,7 +28,8 @@ def on_the_clock(draw: Callable[[int], Any], draws: int, *parts: str) -> Any:
     began = time.perf_counter()
     first = draw(1)
     waited = time.perf_counter() - began - float(first["sample_stats"].attrs["sampling_time"])
-    before, own = time.perf_counter(), time.process_time()
+    before = time.perf_counter()
+    own = time.process_time()
     trace = draw(draws)
     share = (time.process_time() - own) / (time.perf_counter() - before)
     attrs = trace["sample_stats"].attrs

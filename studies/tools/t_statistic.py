@@ -52,7 +52,10 @@ def t_statistic(
     terms = log_term_differences(target, theta, theta + scale * rng.standard_normal(theta.shape))
     sizes = [n for n in sizes if 2 <= n < terms.size]
     figure, axes = subplots(1, len(sizes), figsize=(9.6, 3.4), sharey=True, squeeze=False)
-    grid, edges, rows, verdicts = np.linspace(-4.5, 4.5, 181), np.linspace(-4.5, 4.5, 46), [], []
+    grid = np.linspace(-4.5, 4.5, 181)
+    edges = np.linspace(-4.5, 4.5, 46)
+    rows = []
+    verdicts = []
     for panel, n in zip(axes[0], sizes, strict=True):
         t = np.array([_t(rng.choice(terms, size=n, replace=False), terms) for _ in range(resamples)])
         test = stats.kstest(t, stats.t(n - 1).cdf)
@@ -75,6 +78,7 @@ def t_statistic(
 
 
 def _t(sample: np.ndarray, population: np.ndarray) -> float:
-    n, n_obs = sample.size, population.size
+    n = sample.size
+    n_obs = population.size
     s = sample.std(ddof=1) / np.sqrt(n) * np.sqrt(1.0 - n / n_obs)
     return float((sample.mean() - population.mean()) / s)

@@ -11,7 +11,9 @@ import numpy as np
 import approxmcmc as amc
 from approxmcmc.contracts import Target
 
-COLUMNS, GROUPS, CLASSES = 10, 50, 4
+COLUMNS = 10
+GROUPS = 50
+CLASSES = 4
 SEED = 2026
 DISPERSION = 2.0  # shape of the negative binomial: variance mu + mu^2 / 2
 
@@ -71,7 +73,8 @@ def hierarchy(n: int) -> Target:
     effect = 0.7 * rng.normal(size=GROUPS)
     y = rng.random(n) < 1.0 / (1.0 + np.exp(-(X[:, 1:] @ beta[1:] + effect[group])))
     with pm.Model() as model:
-        mu, tau = pm.Normal("mu", 0.0, 1.0), pm.HalfNormal("tau", 1.0)
+        mu = pm.Normal("mu", 0.0, 1.0)
+        tau = pm.HalfNormal("tau", 1.0)
         z = pm.Normal("z", 0.0, 1.0, shape=GROUPS)
         slopes = pm.Normal("beta", 0.0, 1.0, shape=COLUMNS - 1)
         pm.Bernoulli("y", logit_p=X[:, 1:] @ slopes + mu + tau * z[group], observed=y.astype(int))
@@ -121,10 +124,12 @@ def _purchases(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     b = 2.4.
     """
     rng = np.random.default_rng(SEED)
-    rate, leaves = rng.gamma(0.24, 1.0 / 4.4, size=n), rng.beta(0.79, 2.4, size=n)
+    rate = rng.gamma(0.24, 1.0 / 4.4, size=n)
+    leaves = rng.beta(0.79, 2.4, size=n)
     span = rng.uniform(27.0, 39.0, size=n)
     stays = rng.geometric(leaves)  # purchases until the customer leaves
-    x, last = np.zeros(n), np.zeros(n)
+    x = np.zeros(n)
+    last = np.zeros(n)
     for i in range(n):
         time = 0.0
         while x[i] < stays[i]:

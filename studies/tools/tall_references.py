@@ -53,7 +53,8 @@ def reference_of(target: Any, name: str, preset: str) -> "xr.DataTree":
         warnings.simplefilter("ignore", SamplingWarning)  # the table of references has the same content, check by check
         if name in FRIENDLY and preset == "paper":
             return amc.reference_posterior(target, **how)
-        kernel, second = influential_rows_kernel(target), langevin_kernel(laplace_of(target), effort.thin)
+        kernel = influential_rows_kernel(target)
+        second = langevin_kernel(laplace_of(target), effort.thin)
         return exact_chain_reference(target, kernel, second, gates=effort.gates, **how)
 
 
@@ -63,8 +64,10 @@ def references(results: "StudyResults") -> list[Table]:
 
     rows = []
     for name in dict.fromkeys(name for name, _ in results.traces()):
-        target, reference = results.target(name), reference_of(results.target(name), name, results.preset)
-        attrs, moments = reference["posterior"].attrs, reference["reference_moments"]["beta"]
+        target = results.target(name)
+        reference = reference_of(results.target(name), name, results.preset)
+        attrs = reference["posterior"].attrs
+        moments = reference["reference_moments"]["beta"]
         report = GateReport.from_json(attrs["gates"])
         row = {
             "data": name,

@@ -41,7 +41,8 @@ def unadjusted_steps(
     """
     import pandas as pd
 
-    traces, rows = results.traces(), []
+    traces = results.traces()
+    rows = []
     for setting in results.study.settings():
         for target in results.study.targets:
             chains = traces.get((target, setting.label))
@@ -96,7 +97,9 @@ def largest_curvature(log_density: Callable[[np.ndarray], float], theta: np.ndar
 
     Second differences along the columns of L, a hundredth of a standard deviation apart.
     """
-    L, h, dim = 0.01 * np.linalg.cholesky(cov), 0.01, len(theta)
+    L = 0.01 * np.linalg.cholesky(cov)
+    h = 0.01
+    dim = len(theta)
     H = np.empty((dim, dim))
     for i in range(dim):
         for j in range(i + 1):

@@ -20,11 +20,16 @@ from approxmcmc.study.report.intervals import NOTHING, Interval
 if TYPE_CHECKING:
     import xarray as xr
 
-LARGEST_SHIFT, LARGEST_RATIO, CONFIDENCE = 0.1, 1.1, 0.95
+LARGEST_SHIFT = 0.1
+LARGEST_RATIO = 1.1
+CONFIDENCE = 0.95
 # Of a chain: ArviZ would need 20 minutes for all draws of 60 runs, and errors are far below the limits.
 MOST_DRAWS = 10_000
-RIGHT, UNDECIDED, UNKNOWN = "right", "undecided", "not validated"
-WARNED, SILENT = "wrong and warned", "wrong and silent"
+RIGHT = "right"
+UNDECIDED = "undecided"
+UNKNOWN = "not validated"
+WARNED = "wrong and warned"
+SILENT = "wrong and silent"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +72,8 @@ def problems_of(run: "xr.DataTree") -> tuple[str, ...]:
 
 def judge(run: "xr.DataTree", reference: "xr.DataTree | None", variable: str = "beta") -> Verdict:
     """Return the verdict on a run of several chains; without a reference it is "not validated"."""
-    draws, problems = thinned(run["posterior"].to_dataset()[variable]), problems_of(run)
+    draws = thinned(run["posterior"].to_dataset()[variable])
+    problems = problems_of(run)
     summary = summarize(draws)
     quality = (float(np.max(summary.r_hat)), float(np.min(summary.ess_bulk)), problems)
     if reference is None:
@@ -80,7 +86,8 @@ def judge(run: "xr.DataTree", reference: "xr.DataTree | None", variable: str = "
     with np.errstate(divide="ignore"):  # draws that never moved have sd 0
         log_ratio = np.abs(np.log(summary.sd / true.sd))
     log_ratio_error = z * np.hypot(_log_sd_error(draws, summary), _log_sd_error(truth, true))
-    worst_shift, worst_ratio = _largest(shift, shift_error), _largest(log_ratio, log_ratio_error)
+    worst_shift = _largest(shift, shift_error)
+    worst_ratio = _largest(log_ratio, log_ratio_error)
     limits = (LARGEST_SHIFT, math.log(LARGEST_RATIO))
     if any(worst.lower > limit for worst, limit in zip((worst_shift, worst_ratio), limits, strict=True)):
         word = WARNED if problems else SILENT

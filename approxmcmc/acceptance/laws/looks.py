@@ -115,5 +115,7 @@ def critical_values(looks: np.ndarray, epsilon: float, thresholds: str = "studen
         return np.zeros_like(degrees)
     # The lower tail keeps the digits that 1 - epsilon would lose. With one degree of freedom a quantile beyond the
     # largest double is returned as +inf, so the absolute value is needed.
-    level = np.abs(stdtrit(degrees, epsilon)) if thresholds == "student" else np.full_like(degrees, -ndtri(epsilon))
-    return level if shape == 0.5 else level * (looks[:-1] / looks[-1]) ** (shape - 0.5)
+    critical = np.full_like(degrees, -ndtri(epsilon))
+    if thresholds == "student":
+        critical = np.abs(stdtrit(degrees, epsilon))
+    return critical if shape == 0.5 else critical * (looks[:-1] / looks[-1]) ** (shape - 0.5)

@@ -20,7 +20,7 @@ from approxmcmc.contracts.hashing import in_threads
 
 PIECE = 1 << 24  # bytes
 MARK = re.compile(rb'"checksum": "([0-9a-f]{64})"\}\n\Z')
-LENGTH = len('"checksum": ""}\n') + 64  # bytes
+LENGTH = len('"checksum": ""}\n') + 64  # bytes of a mark, the end of a file that MARK matches
 ADDED = len("\n{") + LENGTH  # bytes that `add_checksum` adds to a file
 
 

@@ -65,7 +65,9 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     worded = in_words(words, table)
     parts = [worded(figure_block(first, "p0"))] if first else []
     parts += [worded(plain_text(text)) for text in [*answers(scores), *words["told"]]]
-    parts += ["\n".join([":::{note}", *(f"- {worded(plain_text(note))}" for note in notes), ":::"])] if notes else []
+    if notes:
+        items = [f"- {worded(plain_text(note))}" for note in notes]
+        parts.append("\n".join([":::{note}", *items, ":::"]))
     parts.append(plain_text(f"{_source(words)} {WITHOUT_INTERVAL}"))
     number = 1
     for section in sections:
@@ -125,16 +127,18 @@ def columns_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str, colu
 def scores_of(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
     """Return the published risks of each target that has a gold standard."""
     risks = rows_of(table, RISK)
-    if len(risks):
-        ends = [name for name in risks if name.endswith(("_lower", "_upper"))]
-        risks.loc[risks.replicates < LEAST_REPLICATES, ends] = math.nan
+    if not len(risks):
+        return []
+    ends = [name for name in risks if name.endswith(("_lower", "_upper"))]
+    risks.loc[risks.replicates < LEAST_REPLICATES, ends] = math.nan
+    curves = {field: rows_of(table, title) for field, title in CURVES.items()}
     scores = []
-    for target, rows in risks.groupby("target", sort=False) if len(risks) else ():
+    for target, rows in risks.groupby("target", sort=False):
         exact = words["exact"].get(target)
         more: dict[str, Any] = {
             field: curve[curve["target"] == target].drop(columns="target").reset_index(drop=True)
-            for field, title in CURVES.items()
-            if len(curve := rows_of(table, title))
+            for field, curve in curves.items()
+            if len(curve)
         }
         more |= {"gold_draws": int((words.get("gold_draws") or {}).get(target, 0))}
         more |= {"waits": (words.get("waits") or {}).get(target, {}), "clock_name": words.get("clock", "wall")}

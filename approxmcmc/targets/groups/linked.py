@@ -12,6 +12,7 @@ from approxmcmc.engine.terms.gradients import gradient_signature
 from approxmcmc.targets.groups.link import (
     NEAR_0,
     STEP,
+    Link,
     add_factor_slopes,
     factors_of,
     make_linked_gradient,
@@ -23,8 +24,9 @@ from approxmcmc.targets.groups.link import (
 )
 from approxmcmc.targets.tall_data import TallDataTarget
 
-# NumPy, and kernels without compilation, do as compiled kernels: a search may try points far from the mode.
-LIKE_KERNELS = np.errstate(over="ignore", invalid="ignore", divide="ignore")
+# A search may try points far from the mode. Compiled kernels then compute with infinities and do not warn; nor does
+# NumPy in this context.
+WITHOUT_WARNINGS = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
 class LinkedTerms(TallDataTarget, LatentTarget):
@@ -48,23 +50,34 @@ class LinkedTerms(TallDataTarget, LatentTarget):
         signature = gradient_signature(type_of(self.data))
         return self._bind(make_linked_gradient, core, *self._factors(), signature=signature)
 
-    @LIKE_KERNELS
+    @property
+    def _link_table(self) -> Link:
+        """The table of the link: the last arrays of the data."""
+        return Link(*self.data[-len(Link._fields) :])
+
+    @WITHOUT_WARNINGS
     def phis(self, thetas: np.ndarray) -> np.ndarray:
         """Return phi, the parameters of the groups (see `link`), at one theta or many; shape (..., n)."""
-        return phi_of(self._factor_values(thetas), *self.data[-3:])
+        table = self._link_table
+        return phi_of(self._factor_values(thetas), table.products, table.weights, table.logs)
 
-    @LIKE_KERNELS
+    @WITHOUT_WARNINGS
     def derivatives_of_phi(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return phi (n,), its first derivatives (n, d), and its second derivatives by differences (n, d, d).
 
         Terms that depend on an absolute value are even in it, so either side of 0 gives the derivatives at 0.
         """
-        at = np.where(theta == 0.0, NEAR_0, theta)
+        nonzero_theta = np.where(theta == 0.0, NEAR_0, theta)
         d = len(theta)
-        phi, first = self._jacobian(at)
+        phi, first = self._jacobian(nonzero_theta)
         second = np.zeros((len(phi), d, d))
-        for j, (step, axis) in enumerate(zip(np.minimum(STEP, 0.5 * np.abs(at)), np.eye(d), strict=True)):
-            half = (self._jacobian(at + step * axis)[1] - self._jacobian(at - step * axis)[1]) / (4.0 * step)
+        steps = np.minimum(STEP, 0.5 * np.abs(nonzero_theta))  # short enough that no coordinate changes its sign
+        for j in range(d):
+            shift = np.zeros(d)
+            shift[j] = steps[j]
+            _, after = self._jacobian(nonzero_theta + shift)
+            _, before = self._jacobian(nonzero_theta - shift)
+            half = (after - before) / (4.0 * steps[j])
             second[:, :, j] += half
             second[:, j, :] += half  # the other half of the symmetric matrix
         return phi, first, second
@@ -72,14 +85,15 @@ class LinkedTerms(TallDataTarget, LatentTarget):
     def _jacobian(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return phi and its derivatives in theta."""
         factors = self._factor_values(theta)
-        table = self.data[-3:]
-        phi = phi_of(factors, *table)
-        return phi, self._factor_slopes(theta, slopes_of_phi(factors, phi, *table))
+        table = self._link_table
+        phi = phi_of(factors, table.products, table.weights, table.logs)
+        slopes = slopes_of_phi(factors, phi, table.products, table.weights, table.logs)
+        return phi, self._factor_slopes(theta, slopes)
 
     def _factor_values(self, thetas: np.ndarray) -> np.ndarray:
         """Return the factors at one theta or many; shape (..., F)."""
-        return values_of(thetas, self.data[-4])
+        return values_of(thetas, self._link_table.places)
 
     def _factor_slopes(self, theta: np.ndarray, slopes: np.ndarray) -> np.ndarray:
         """Return derivatives in theta (n, d), given those in the factors, `slopes` (n, F)."""
-        return slopes_in_theta(theta, self.data[-4], slopes)
+        return slopes_in_theta(theta, self._link_table.places, slopes)

@@ -17,7 +17,7 @@ from approxmcmc.numerics.laplace_approximation import Laplace
 from approxmcmc.numerics.mode import laplace
 from approxmcmc.targets.groups.accuracy import Accuracy, judge
 from approxmcmc.targets.groups.grouping import Grouping, by_group
-from approxmcmc.targets.groups.linked import LIKE_KERNELS, LinkedTerms
+from approxmcmc.targets.groups.linked import WITHOUT_WARNINGS, LinkedTerms
 from approxmcmc.targets.groups.louis import make_expand, pull_back
 from approxmcmc.targets.groups.newton import make_newton, make_refit
 from approxmcmc.targets.groups.quadrature import (
@@ -244,7 +244,7 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
             kernel(phi, core, order, lo, hi, *found)
             return found
 
-        @LIKE_KERNELS
+        @WITHOUT_WARNINGS
         def expand(theta: np.ndarray, data: Any, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
             where = data[:CORE], order, lo, hi
             phi, jacobian, curvature = self.derivatives_of_phi(theta)

@@ -1,6 +1,7 @@
 """A user-defined model in which rows depend on theta through a few linear predictors, such as mean and log scale."""
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self
@@ -130,7 +131,7 @@ class PredictorTarget(Regression, PredictiveTarget):
     ) -> None:
         self.responses_of_user = ResponsesOfUser(mean, simulate, who=WHO)
         check_same_index(WHO, predictors=predictors, offsets=offsets, weights=weights, y=y)
-        y = tuple(y) if isinstance(y, list) and any(np.ndim(column) for column in y) else y
+        y = _as_responses(y)
         sources = with_sources((predictors, offsets or {}, weights, y))
         self.given = kept(sources)
         self._form = _form_of(*sources[:2])
@@ -149,6 +150,7 @@ class PredictorTarget(Regression, PredictiveTarget):
             {**self.variables.unpack(np.zeros(self.design.dim)), **(initial_point or {})}
         )
         self.pymc_model = pymc_model
+        # A try at predictors of .25, where few functions have a pole or a kink.
         arguments = (*[0.25] * len(parts), *(float(response[0]) for response in self.unweighted_responses))
         expected = f"loglik({', '.join(map(str, predictors))}, y) -> float"
         check_compiles(self._single.loglik, "loglik", arguments, expected, who=WHO)
@@ -180,7 +182,7 @@ class PredictorTarget(Regression, PredictiveTarget):
         who = f"append to {WHO}"
         same_columns(who, {"weights": (self.weights is not None, weights)})
         check_same_index(who, predictors=predictors, offsets=offsets, weights=weights, y=y)
-        y = tuple(y) if isinstance(y, list) and any(np.ndim(column) for column in y) else y
+        y = _as_responses(y)
         new_data = with_sources((predictors, offsets or {}, weights, y))
         parts, responses, known_weights = _read(*each(in_memory, new_data))
         self._refuse_other_form(_form_of(*new_data[:2]), self._form, parts, who=who)
@@ -219,9 +221,11 @@ class PredictorTarget(Regression, PredictiveTarget):
             raise InvalidInputError(
                 f"{who}: the new rows need the predictors, variables, offsets and categories {needed}, found {form}"
             )
-        for part in (part for parts_of_predictor in parts.values() for part in parts_of_predictor):
+        for part in itertools.chain.from_iterable(parts.values()):
             length = math.prod(self.variables.shapes[part.variable]) if part.variable is not None else 1
-            if part.length > length or (part.codes is None and part.X is not None and part.length != length):
+            is_dense = part.codes is None and part.X is not None
+            # Codes may lack the last categories; dense columns must be all of them.
+            if part.length > length or (is_dense and part.length != length):
                 raise InvalidInputError(
                     f"{who}: {part.variable!r} has {length} entries, and the new rows need {part.length}; make the "
                     "target from all rows"
@@ -244,6 +248,11 @@ class PredictorTarget(Regression, PredictiveTarget):
     def to_pymc(self) -> Any:
         """Return the `pymc.Model` that the user supplied."""
         return self.pymc_model() if self.pymc_model is not None else super().to_pymc()
+
+
+def _as_responses(y: Any) -> Any:
+    """Return a list of columns as a tuple of responses; a list of numbers is one response."""
+    return tuple(y) if isinstance(y, list) and any(np.ndim(column) for column in y) else y
 
 
 def _form_of(predictors: Any, offsets: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -341,9 +350,10 @@ def _variables(
                 f"{WHO}: {name!r} is a scalar in one predictor and a vector in another; use two names"
             )
         length = max(other.length for other in alike)
-        named = [len(coords[axis]) for axis in labelled.get(name, ()) if axis in coords]
-        length = named[0] if len(named) == 1 and all(other.codes is not None for other in alike) else length
-        if any(other.length != length if other.codes is None else other.length > length for other in alike):
+        label_counts = [len(coords[axis]) for axis in labelled.get(name, ()) if axis in coords]
+        if len(label_counts) == 1 and all(other.codes is not None for other in alike):
+            length = label_counts[0]  # codes may lack the last categories
+        if any(other.length > length or (other.codes is None and other.length != length) for other in alike):
             raise InvalidInputError(
                 f"{WHO}: {name!r} has {length} entries, and its designs need {[other.length for other in alike]}; "
                 "codes count from 0"

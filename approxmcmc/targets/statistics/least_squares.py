@@ -24,14 +24,14 @@ from approxmcmc.errors import InvalidInputError
 Rows = Callable[[int, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 NUMBERS = 1 << 20  # numbers of the rows of a block: 8 MB, which fit in the last-level cache
-# of the first fit: slices of rows, least number of rows, rows per column
+# The first fit reads SLICES slices with FEWEST rows in all, or FOR_EACH rows for each column if that is more.
 SLICES = 32
 FEWEST = 2000
 FOR_EACH = 20
 MOST_PASSES = 5
-EVEN = 1e-4  # smallest over largest eigenvalue of Z'WZ; above it no relevant digit is lost
+EVEN = 1e-4  # if the smallest over the largest eigenvalue of Z'WZ is above it, no relevant digit is lost
 SMALLEST = 1e-13  # relative size of an eigenvalue that rounding of sums alone can make
-NEAR = 2.0  # e'We over the least sum of squares; below it their difference loses no digit
+NEAR = 2.0  # if e'We over the least sum of squares is below it, their difference loses no digit
 
 
 class LeastSquares(NamedTuple):
@@ -108,9 +108,9 @@ def least_squares(rows: Rows, n_rows: int, p: int) -> LeastSquares:
             )
         sums = sum_over_blocks(lambda lo, hi: basis_so_far.sums(*rows(lo, hi)), n_rows, block)  # noqa: B023  # called at once
         values, vectors, slope, squares = _eigen(sums, len(basis_so_far.S))
-        said = values > basis_so_far.noise(vectors, sums)
-        values = np.maximum(values[said], SMALLEST * values.max(initial=0.0))
-        vectors = vectors[:, said]
+        is_significant = values > basis_so_far.noise(vectors, sums)
+        values = np.maximum(values[is_significant], SMALLEST * values.max(initial=0.0))
+        vectors = vectors[:, is_significant]
         basis = basis_so_far.improved(values, vectors, slope)
         least = squares - float(np.sum((vectors.T @ slope) ** 2 / values))
         is_even = values.min(initial=1.0) > EVEN * values.max(initial=0.0)
@@ -129,11 +129,10 @@ def _eigen(sums: np.ndarray, rank: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 def _of_some_rows(rows: Rows, n_rows: int, p: int) -> Basis:
     """Return the basis and the fit of some rows; eigenvalues below 1e-8 of the largest are raised to that."""
-    each = math.ceil(max(FEWEST, FOR_EACH * p) / SLICES)
-    starts = np.unique(np.linspace(0, max(n_rows - each, 0), SLICES).astype(int))
-    a, r, w = (
-        np.concatenate(parts) for parts in zip(*(rows(lo, min(lo + each, n_rows)) for lo in starts), strict=True)
-    )
+    size = math.ceil(max(FEWEST, FOR_EACH * p) / SLICES)
+    starts = np.unique(np.linspace(0, max(n_rows - size, 0), SLICES).astype(int))
+    slices = [rows(lo, min(lo + size, n_rows)) for lo in starts]
+    a, r, w = (np.concatenate(arrays) for arrays in zip(*slices, strict=True))
     lengths = np.sqrt((w[:, None] * a * a).sum(axis=0))
     lengths[lengths == 0.0] = np.sqrt(w.sum())
     plain = Basis(np.diag(1.0 / lengths), np.diag(lengths), np.zeros(p))

@@ -17,6 +17,7 @@ from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.statistics.least_squares import LeastSquares, least_squares
 
 MOST_WORK = 2e11  # largest number of multiplications in a pass: about ten seconds
+ROWS_PER_BLOCK = 1 << 16  # rows whose offsets are added up at a time
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -79,8 +80,8 @@ class NormalOutcome:
         solution = least_squares(rows, n_rows, entries.size)
         if self.log_scale is None:
             return solution, 0.0
-        starts = range(0, n_rows, 1 << 16)
-        offsets = sum(float(self.log_offsets(lo, min(lo + (1 << 16), n_rows)).sum()) for lo in starts)
+        starts = range(0, n_rows, ROWS_PER_BLOCK)
+        offsets = sum(float(self.log_offsets(lo, min(lo + ROWS_PER_BLOCK, n_rows)).sum()) for lo in starts)
         return solution, -offsets - n_rows * HALF_LOG_2_PI
 
 
@@ -95,7 +96,10 @@ def normal_outcomes(target: Target) -> list[NormalOutcome]:
     design = target.design
     J = target.likelihood.n_outcomes
     scales = design.predictors[J:]
-    if any(scale.codes[0] < scale.codes[1] or set(scale.places) - {design.dim} for scale in scales):
-        return []  # rows of several scales
+    for scale in scales:
+        has_codes = scale.codes[0] < scale.codes[1]
+        has_columns = bool(set(scale.places) - {design.dim})  # besides offsets
+        if has_codes or has_columns:  # rows have several scales
+            return []
     pairs = zip(design.predictors[:J], scales, strict=True)
-    return [NormalOutcome(design, *pair, target.responses[0], j) for j, pair in enumerate(pairs)]
+    return [NormalOutcome(design, mean, scale, target.responses[0], j) for j, (mean, scale) in enumerate(pairs)]
