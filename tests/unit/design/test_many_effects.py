@@ -43,7 +43,7 @@ def test_hessians_of_many_categories_are_summed_in_few_blocks():
     design = Design(levels + 1, X=np.linspace(-1.0, 1.0, n)[:, None], codes=codes, weight_columns=[-1], predictors=[
         Predictor(columns=(0, 1), places=[levels], codes=(0, 1))
     ])  # fmt: skip
-    assert design.rows_at_a_time == 356 and n <= design.rows_of_a_sum
+    assert design.rows_at_a_time == 356 and n <= design.rows_per_summed_block
     curvatures = np.random.default_rng(2).random((1, 1, n))
     whole = np.hstack([np.eye(levels)[codes[:, 0]], design.X])
     np.testing.assert_allclose(
@@ -52,7 +52,7 @@ def test_hessians_of_many_categories_are_summed_in_few_blocks():
     few = Design(5, X=design.X, codes=codes % 4, weight_columns=[-1], predictors=[
         Predictor(columns=(0, 1), places=[4], codes=(0, 1))
     ])  # fmt: skip
-    assert few.rows_of_a_sum == few.rows_at_a_time
+    assert few.rows_per_summed_block == few.rows_at_a_time
 
 
 @pytest.mark.parametrize(("least", "expected"), [(2e-10, True), (0.5e-10, False), (-1.0, False), (np.nan, False)])
