@@ -165,7 +165,7 @@ def check(model, allowed=1e-3, **rule):
     for scale in (0.05, 0.7, 3.0):
         theta = target.center + 0.2 * points.normal(size=target.variables.size)
         theta[target.scale_coordinates] = scale
-        if scale == 3.0:  # far from the posterior, over which the error of the nodes is stated
+        if scale == 3.0 and not rule:  # far from the posterior, over which the error of the nodes is stated
             target.set_rule(n_nodes=64)
         assert log_density(target, theta) == pytest.approx(exact(theta), abs=allowed)
     return target
@@ -184,8 +184,11 @@ def test_laws(law):
 
 @pytest.mark.parametrize("law", some(OF_NODES, []))
 def test_laws_with_many_nodes_are_exact(law):
-    """The error of the nodes that are chosen is checked with the other laws."""
-    target = check(hierarchy(law), 1e-6, n_nodes=64, n_steps=12)
+    """The error of the nodes that are chosen is checked with the other laws.
+
+    At the scale 3 the largest error is that of cloglog: 1.1e-6 with 64 nodes, 2e-8 with 128, 3e-12 with 256.
+    """
+    target = check(hierarchy(law), 1e-6, n_nodes=128, n_steps=12)
     assert target.keeps_kernels == (law not in ("inverse shape", "gamma of mean and sd"))  # shapes computed by PyTensor
     assert target.accuracy.nats < 0.01
 
