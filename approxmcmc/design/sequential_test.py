@@ -97,7 +97,8 @@ def design_test(
         ``"pocock"``: equal critical values at all looks. ``"wang_tsiatis"``: shapes 0 to 1/2 compete; saves some per
         cent of the data at an equal mean error, at a larger worst error.
     batch_sizes
-        Batch sizes to compare; default N/200 to N/5, 50 at least. They hardly matter once epsilon is matched.
+        Batch sizes to compare; default N/200 to N/5, at least 50, or N if that is less. They hardly matter once
+        epsilon is matched.
     n_pairs, tune
         The pilot is an exact chain; its `n_pairs` steps after `tune` steps are used.
     initvals, random_seed
@@ -174,6 +175,11 @@ def design_for_pairs(
     thresholds
         As in `sequential_test_error`.
 
+    Raises
+    ------
+    InvalidInputError
+        When a setting is out of range, shapes differ, weights are negative or all 0, or no log ratio is finite.
+
     Examples
     --------
     >>> found = design_for_pairs(([-1.0, 0.0, 1.0], [1.0, 1.0, 1.0]), n_obs=10_000, error=0.02, batch_sizes=[500])
@@ -184,17 +190,12 @@ def design_for_pairs(
 
     _check(error, criterion, boundaries)
     began = time.perf_counter()
-    log_ratio, tau = (np.asarray(part, dtype=np.float64) for part in pairs[:2])
-    inside = np.isfinite(log_ratio)
+    log_ratio, tau, weight = _checked_pairs(pairs, weights)
     impossible = bool(np.isinf(tau).any())  # one datum of probability 0 decides, and a subset may miss it
-    if weights is None:
-        log_ratio = log_ratio[inside]
-        tau = tau[inside]
-    weight = np.full(log_ratio.shape, 1.0) if weights is None else np.asarray(weights, dtype=np.float64)
-    weight = weight / weight.sum()
+    sizes = _batch_sizes(batch_sizes, n_obs)
     rows = []
     for shape in BOUNDARIES[boundaries]:
-        for batch_size in _batch_sizes(batch_sizes, n_obs):
+        for batch_size in sizes:
             settings = {"batch_size": batch_size, "boundary_shape": shape}
             outcome = _Outcome(log_ratio, tau, weight, {**settings, "n_obs": n_obs, "thresholds": thresholds})
             epsilon = 0.0 if impossible else _largest_epsilon(outcome, error, criterion)
@@ -220,6 +221,31 @@ def design_for_pairs(
     )
 
 
+def _checked_pairs(pairs: Any, weights: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return log ratios, scales, and weights that sum to 1; without weights only of pairs with a finite log ratio."""
+    log_ratio, tau = (np.asarray(part, dtype=np.float64) for part in pairs[:2])
+    if log_ratio.ndim != 1 or tau.shape != log_ratio.shape:
+        raise InvalidInputError(
+            "design_for_pairs: log_ratio and tau must have one shape (n_pairs,), found "
+            f"{log_ratio.shape} and {tau.shape}"
+        )
+    if weights is None:
+        inside = np.isfinite(log_ratio)
+        if not inside.any():
+            raise InvalidInputError(
+                f"design_for_pairs: no log ratio is finite, of {log_ratio.size} pairs; give pairs whose proposals have "
+                "a positive density"
+            )
+        return log_ratio[inside], tau[inside], np.full(inside.sum(), 1.0 / inside.sum())
+    weight = np.asarray(weights, dtype=np.float64)
+    if weight.shape != log_ratio.shape or not (np.isfinite(weight).all() and weight.min() >= 0.0 < weight.sum()):
+        raise InvalidInputError(
+            f"design_for_pairs: weights must be finite and at least 0, one of them positive, of shape "
+            f"{log_ratio.shape}, found {weights!r}"
+        )
+    return log_ratio, tau, weight / weight.sum()
+
+
 @dataclasses.dataclass(frozen=True)
 class _Outcome:
     """Error and reads of a test with these settings at the pairs, as a function of epsilon."""
@@ -240,7 +266,10 @@ class _Outcome:
 
 
 def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
-    """Return the epsilon whose mean or worst Delta is `error`; 0 if all above 0 have more, 0.5 if all have less."""
+    """Return the epsilon whose mean or worst Delta is `error`.
+
+    0 if even `SMALLEST_EPSILON` has a larger one, 0.5 if even 0.5 has a smaller one.
+    """
     from scipy.optimize import brentq
 
     name = "error" if criterion == "mean" else "worst_error"
@@ -248,8 +277,6 @@ def _largest_epsilon(outcome: _Outcome, error: float, criterion: str) -> float:
     def excess(log_epsilon: float) -> float:
         return math.log(max(outcome(math.exp(log_epsilon))[name], 1e-300) / error)
 
-    # One look errs with probability at most epsilon, so epsilon = error / looks is allowed; most tests allow a far
-    # larger one.
     low = math.log(SMALLEST_EPSILON)
     high = math.log(0.5)
     if excess(high) <= 0.0:
@@ -276,6 +303,8 @@ def _warn_of_a_climb(rise: float, dim: int) -> None:
 
 def _batch_sizes(asked: Any, n_obs: int) -> list[int]:
     if asked is not None:
+        if not len(asked):
+            raise InvalidInputError("design_test: batch_sizes must hold at least one number, found none")
         return [int(size) for size in asked]
     sizes = {max(2, min(n_obs, max(SMALLEST_BATCH, round(n_obs / share)))) for share in BATCH_SHARES}
     return sorted(sizes)

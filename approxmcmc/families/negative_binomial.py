@@ -18,9 +18,9 @@ def negative_binomial(eta: float, y: float, size: float, shape: float) -> float:
 
 
 def negative_binomial_derivatives(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
-    """Return y - (y + shape) m and -(y + shape) m (1 - m), m = 1 / (1 + shape exp(-eta))."""
-    mean = sigmoid(eta - math.log(shape))
-    return y - (y + shape) * mean, -(y + shape) * mean * (1.0 - mean)
+    """Return y - (y + shape) q and -(y + shape) q (1 - q), q = 1 / (1 + shape exp(-eta))."""
+    q = sigmoid(eta - math.log(shape))
+    return y - (y + shape) * q, -(y + shape) * q * (1.0 - q)
 
 
 def in_shape(eta: float, y: float, size: float, shape: float) -> float:
@@ -46,13 +46,13 @@ def of_shape(shape: float) -> tuple[float, float]:
 
 
 def second_in_shape(eta: float, y: float, size: float, shape: float) -> tuple[float, float]:
-    """Return the second derivatives of the log density in eta and log(shape), and twice in log(shape)."""
+    """Return the mixed second derivative in eta and log(shape), and the second derivative in log(shape)."""
     shifted = eta - math.log(shape)
-    mean = sigmoid(shifted)
-    curvature = (y + shape) * mean * (1.0 - mean)
-    of_term = shape * (2.0 * mean - softplus(shifted)) - curvature
+    q = sigmoid(shifted)
+    curvature = (y + shape) * q * (1.0 - q)
+    of_term = shape * (2.0 * q - softplus(shifted)) - curvature
     first = shape * (digamma(y + shape) - digamma(shape))
-    return curvature - shape * mean, of_term + first + shape * shape * (trigamma(y + shape) - trigamma(shape))
+    return curvature - shape * q, of_term + first + shape * shape * (trigamma(y + shape) - trigamma(shape))
 
 
 def _partials_within(

@@ -1,7 +1,8 @@
 """Every variable that this library's own samplers may write to ``sample_stats``; NUTS of PyMC and nutpie adds others.
 
-A value is the sum over the steps of a kept draw, those dropped by thinning included, unless the meaning says otherwise.
-So sums over draws are totals, and rates are ratios of sums, never means of ratios.
+A value belongs to a kept draw. Counts and seconds are sums over its steps, those dropped by thinning included, so that
+their sums over draws are totals, and rates are ratios of sums, never means of ratios. Other values say in their meaning
+what they are.
 """
 
 import dataclasses
@@ -22,7 +23,7 @@ class StatVariable:
     meaning
         What is counted or measured, exactly.
     units
-        ``"1"`` for counts and probabilities, ``"s"`` for seconds.
+        ``"s"`` for seconds, ``"1"`` for everything else: counts, probabilities, log densities in nats.
     """
 
     name: str
@@ -150,7 +151,8 @@ SAMPLE_STATS: tuple[StatVariable, ...] = (
         "decisions_audited",
         "int64",
         "decisions audited",
-        "Decisions that were repeated on all data with the same u; their time and data are in no other record.",
+        "Decisions that were repeated on all data with the same u; the other variables do not count their time and "
+        "data.",
     ),
     StatVariable(
         "wrong_decisions",

@@ -33,13 +33,13 @@ class StudyResults:
     study
         The study, with the preset applied.
     preset
-        Its name.
+        Name of the preset.
     plan
         The cells.
     store
         The folder of the results.
     code_version
-        Version of the code that made them; all records of one table have the same version.
+        Version of the code that drew the cells; `records` holds only cells of this version.
     source
         The study's file as the user named it; "" if it has none.
     """
@@ -80,7 +80,7 @@ class StudyResults:
             )
         version = plan.code_version
         if counts and version not in counts:
-            version = counts.most_common(1)[0][0]
+            version = _version_with_most_cells(plan, store)
         return StudyResults(plan.study, preset, plan, store, version, source)
 
     @functools.cached_property
@@ -216,3 +216,14 @@ class StudyResults:
         if key not in self._read:
             self._read[key] = self.store.trace(key)
         return self._read[key]
+
+
+def _version_with_most_cells(plan: Plan, store: Store) -> str:
+    """Return the version of the code that finished most of the planned cells; several may have finished one cell."""
+    planned = {cell.identity for cell in plan.cells}
+    counts = collections.Counter(
+        record["code_version"]
+        for record in store.records().values()
+        if record["identity"] in planned and record["status"] == "done"
+    )
+    return max(counts, key=lambda version: (counts[version], version))

@@ -26,7 +26,8 @@ class SumsOfBlocks(NamedTuple):
     curvature
         Value, gradient and Hessian of the log-likelihood, for an expansion of order 1; None for other orders.
     left
-        Sum of the residuals at each draw of the pilot, up to a constant, shape (draws,); None if it was not computed.
+        Sum of the residuals at each draw of the pilot, up to a constant, shape (draws,); None if bounds show
+        that it is small.
     deviations
         Sum of the residuals' standard deviations over these draws, or an upper bound; NaN without draws.
     """

@@ -69,6 +69,22 @@ def test_a_finer_batch_is_never_forced_on_few_data():
     assert design_for_pairs(([0.0], [1.0]), n_obs=30).table["batch_size"].tolist() == [30]
 
 
+@pytest.mark.parametrize(
+    ("pairs", "settings", "match"),
+    [
+        (([-np.inf, np.inf], [1.0, 1.0]), {}, "no log ratio is finite, of 2 pairs"),
+        (([], []), {}, "no log ratio is finite, of 0 pairs"),
+        (([1.0, 2.0], [1.0]), {}, r"one shape \(n_pairs,\), found \(2,\) and \(1,\)"),
+        (([1.0, 2.0], [1.0, 1.0]), {"weights": [0.0, 0.0]}, "one of them positive"),
+        (([1.0, 2.0], [1.0, 1.0]), {"weights": [2.0, -1.0]}, "at least 0"),
+        (([1.0, 2.0], [1.0, 1.0]), {"batch_sizes": []}, "batch_sizes must hold at least one number"),
+    ],
+)
+def test_pairs_that_say_nothing_are_refused(pairs, settings, match):
+    with pytest.raises(InvalidInputError, match=match):
+        design_for_pairs(pairs, n_obs=1000, **settings)
+
+
 class TestPilot:
     @pytest.mark.thorough
     def test_pairs_are_those_of_the_target(self):

@@ -31,7 +31,7 @@ from approxmcmc.study.machine import is_noisy, speed_probe, stopwatch
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.processes import run_in_processes
 from approxmcmc.study.progress import Lines, Listener
-from approxmcmc.study.results import StudyResults
+from approxmcmc.study.results import StudyResults, _version_with_most_cells
 from approxmcmc.study.revalidate import revalidate
 from approxmcmc.study.run import Outcome, run_study
 from approxmcmc.study.store import Store, hash_of_draws
@@ -650,6 +650,17 @@ def test_a_cell_keeps_what_its_chain_was_told():
 
 
 # --- after a change of the code ---
+
+
+def test_the_version_with_most_cells_counts_cells_that_another_version_made_as_well():
+    """Version a finished all four cells, b three of them, c another plan's; the last of a cell in the store counts."""
+    made = [("a", k) for k in range(4)] + [("b", k) for k in range(3)] + [("c", k) for k in range(4, 12)]
+    records = {
+        str(place): {"code_version": version, "identity": f"cell {k}", "status": "done"}
+        for place, (version, k) in enumerate(reversed(made))
+    }
+    plan = types.SimpleNamespace(cells=[types.SimpleNamespace(identity=f"cell {k}") for k in range(4)])
+    assert _version_with_most_cells(plan, types.SimpleNamespace(records=lambda: records)) == "a"
 
 
 @pytest.mark.thorough

@@ -52,7 +52,7 @@ class EffectsOfModel:
         self.of = dict(zip(self.of, coordinates.frozen(rebuild(list(self.of.values()), known)), strict=True))
 
     def _scaled(self, variable: Any, shape: tuple[int, ...], axis: int, u: Any) -> Any:
-        """Return the graph of the effects `variable`, location + scale u."""
+        """Return the graph of the effects `variable`: location + scale u, or location + L u with L L' a covariance."""
         node = variable.owner
         location, scale = node.op.dist_params(node)
         if type(node.op).__name__ == "MvNormalRV":

@@ -128,8 +128,9 @@ class Report:
         return {piece.title: piece for section in self.sections for piece in section.pieces if isinstance(piece, kinds)}
 
     def _piece(self, title: str, *kinds: type) -> Any:
-        by_title: dict[str, Any] = self._pieces(*kinds)
-        by_title |= {self.worded(name): piece for name, piece in by_title.items()}
+        of_study = self._pieces(*kinds)
+        shown = {self.worded(name): piece for name, piece in of_study.items()}
+        by_title = shown | of_study  # a title of the study itself comes first
         if title not in by_title:
             what = " or ".join(kind.__name__.lower() for kind in kinds)
             raise StudyError(f"The report has no {what} {nearest(title, by_title)}")
