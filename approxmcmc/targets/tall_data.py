@@ -40,7 +40,7 @@ SCALE_RULE = f"above {SMALLEST_SCALE:g} (inf for a flat prior)"  # for messages
 
 def is_prior_scale(value: object) -> bool:
     """Return whether a value is a valid standard deviation of a normal prior, see `SCALE_RULE`."""
-    return isinstance(value, numbers.Real) and bool(value > SMALLEST_SCALE)
+    return isinstance(value, numbers.Real) and float(value) > SMALLEST_SCALE
 
 
 def checked_prior_scale(value: Any, name: str, *, who: str, otherwise: str = "") -> float:
