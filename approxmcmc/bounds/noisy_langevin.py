@@ -52,7 +52,7 @@ def law_of_the_mean(model: Any, n_auxiliary: float) -> tuple[np.ndarray, np.ndar
     offset, so a convolution gives the exact distribution of the sum over draws. With N = inf the mean is the
     expectation, one value for each point: both results have the shape (n, 1).
     """
-    law = model.law_of_statistics()[0]
+    law = model.law_of_statistics().probabilities
     values = model.statistics[:, 0]
     if math.isinf(n_auxiliary):
         return (law @ values)[:, None], np.ones((len(law), 1))

@@ -13,7 +13,10 @@ from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
 from approxmcmc.families.family import Family
 
 Row = tuple[float, ...]
-CODE = 2  # place of the code in a row
+# Columns of the matrix of rows.
+RESPONSE = 0
+SIZE = 1
+CODE = 2
 
 
 class Stack:
@@ -63,11 +66,11 @@ class Stack:
     def constants(self, rows: np.ndarray) -> np.ndarray:
         """Return what the terms of some rows, (n, 2 or 3), leave out; shape (n,)."""
         if len(self.families) == 1:
-            return np.broadcast_to(self.families[0].constants(rows[:, 0], rows[:, 1]), len(rows))
+            return np.broadcast_to(self.families[0].constants(rows[:, RESPONSE], rows[:, SIZE]), len(rows))
         total = np.empty(len(rows))
         for code, family in enumerate(self.families):
             has_code = rows[:, CODE] == code
-            total[has_code] = family.constants(rows[has_code, 0], rows[has_code, 1])
+            total[has_code] = family.constants(rows[has_code, RESPONSE], rows[has_code, SIZE])
         return total
 
 
@@ -78,19 +81,20 @@ def columns_of(y: np.ndarray, size: np.ndarray, code: np.ndarray | None) -> Sequ
 
 def read_two(responses: np.ndarray, i: int) -> Row:
     """Return (y, size) of row i."""
-    return responses[0, i, 0], responses[0, i, 1]
+    return responses[0, i, RESPONSE], responses[0, i, SIZE]
 
 
 def read_three(responses: np.ndarray, i: int) -> Row:
     """Return (y, size, code) of row i."""
-    return responses[0, i, 0], responses[0, i, 1], responses[0, i, CODE]
+    return responses[0, i, RESPONSE], responses[0, i, SIZE], responses[0, i, CODE]
 
 
 def make_one(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of (eta, row, shape) that calls `function` of (eta, y, size, shape)."""
 
     def of_row(eta: float, row: Row, shape: float) -> Any:
-        return function(eta, row[0], row[1], shape)
+        y, size = row
+        return function(eta, y, size, shape)
 
     return of_row
 
@@ -99,7 +103,8 @@ def make_one_of_row(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of (row, shape) that calls `function` of (y, size, shape)."""
 
     def of_row(row: Row, shape: float) -> Any:
-        return function(row[0], row[1], shape)
+        y, size = row
+        return function(y, size, shape)
 
     return of_row
 
@@ -108,7 +113,8 @@ def make_either(first: Callable[..., Any], second: Callable[..., Any]) -> Callab
     """Return the function of (eta, row, shape) that calls `first` or `second`, as the code of the row says."""
 
     def either(eta: float, row: Row, shape: float) -> Any:
-        return first(eta, row[0], row[1], shape) if row[CODE] == 0.0 else second(eta, row[0], row[1], shape)
+        y, size, code = row
+        return first(eta, y, size, shape) if code == 0.0 else second(eta, y, size, shape)
 
     return either
 
@@ -117,6 +123,7 @@ def make_either_of_row(first: Callable[..., Any], second: Callable[..., Any]) ->
     """Return the same as `make_either`, for functions of (y, size, shape)."""
 
     def either(row: Row, shape: float) -> Any:
-        return first(row[0], row[1], shape) if row[CODE] == 0.0 else second(row[0], row[1], shape)
+        y, size, code = row
+        return first(y, size, shape) if code == 0.0 else second(y, size, shape)
 
     return either

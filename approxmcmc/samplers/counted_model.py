@@ -8,6 +8,13 @@ from approxmcmc.contracts import DoublyIntractableTarget
 from approxmcmc.errors import IncompatibleError
 
 
+class LawOfStatistics(NamedTuple):
+    """The distribution of s(y') given theta at n points: P(s(y') = value | theta), shape (n, k), and log Z(theta)."""
+
+    probabilities: np.ndarray
+    log_z: np.ndarray
+
+
 class CountedModel(NamedTuple):
     """A doubly intractable posterior on a grid of theta, with the number of data sets for each value of the statistics.
 
@@ -21,17 +28,17 @@ class CountedModel(NamedTuple):
     statistics: np.ndarray
     log_counts: np.ndarray
 
-    def law_of_statistics(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return P(s(y') = value | theta) at each point and value, shape (n, k), and log Z(theta), shape (n,)."""
+    def law_of_statistics(self) -> LawOfStatistics:
+        """Return the distribution of s(y') at each point."""
         from scipy.special import logsumexp
 
         tilted = self.points @ self.statistics.T + self.log_counts
         log_z = logsumexp(tilted, axis=1)
-        return np.exp(tilted - log_z[:, None]), log_z
+        return LawOfStatistics(np.exp(tilted - log_z[:, None]), log_z)
 
     def log_density(self) -> np.ndarray:
         """Return the log posterior density at the points, up to a constant; shape (n,)."""
-        return np.asarray(self.points @ self.observed + self.log_prior - self.law_of_statistics()[1])
+        return np.asarray(self.points @ self.observed + self.log_prior - self.law_of_statistics().log_z)
 
 
 def counted_model(target: Any, points: np.ndarray) -> CountedModel:

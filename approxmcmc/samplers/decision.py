@@ -29,7 +29,8 @@ def decide_on_all_data(
     """
     outcome = merge_all_differences(evidence)
     if outcome != FINITE:
-        return answer_to(outcome)[0]
+        answer, _ = answer_to(outcome)
+        return answer
     log_ratio = log_rest + evidence.n_obs * evidence.moments[MEAN]
     s_l = standard_deviation(evidence.moments)
     if s_l > 0.0:

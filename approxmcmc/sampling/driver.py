@@ -18,7 +18,7 @@ from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import InvalidInputError, NotFiniteError, SamplingError
 from approxmcmc.sampling.goals import FixedDraws, Goal, Goals
 from approxmcmc.sampling.progress import Progress
-from approxmcmc.sampling.recorder import Checkpointer, Recorder, Snapshot
+from approxmcmc.sampling.recorder import DRAWING, TUNING, Checkpointer, Recorder, Snapshot
 
 
 def run(
@@ -58,22 +58,23 @@ def run(
     stopped = scheduler.run(time_limit)
     seconds = scheduler.seconds
 
-    kept = min(recorder.done[1] for recorder in recorders)
+    kept = min(recorder.done[DRAWING] for recorder in recorders)
     failure = "; ".join(
         f"chain {k}: {recorder.failure}"
         for k, recorder in enumerate(recorders)
-        if recorder.failure and recorder.done[1] == kept  # another chain may have failed later, in a running chunk
+        # Another chain may have failed later, in a running chunk.
+        if recorder.failure and recorder.done[DRAWING] == kept
     )
     if failure and not kept:
         error = next((recorder.error for recorder in recorders if recorder.error), None)
         kind = SamplingError if error else NotFiniteError
         raise kind(f"sampling stopped before any draw was kept. {failure}. Evaluate the model there") from error
-    draws_kept, stats = _stack(recorders, 1, kept, program)
+    draws_kept, stats = _stack(recorders, DRAWING, kept, program)
     warmup_draws = None
     warmup_stats = None
     if keep_warmup:
-        tuned = min(recorder.done[0] for recorder in recorders)
-        warmup_draws, warmup_stats = _stack(recorders, 0, tuned, program)
+        tuned = min(recorder.done[TUNING] for recorder in recorders)
+        warmup_draws, warmup_stats = _stack(recorders, TUNING, tuned, program)
     if checkpoints is not None and scheduler.goal is None and not scheduler.failed:
         checkpoints.last = scheduler.snapshot(seconds)
     adapted = [chain.adapted() for chain in chains]
@@ -82,7 +83,7 @@ def run(
         **{f"adapted_{name}": [values[name] for values in adapted] for name in adapted[0]},
         "sampling_time": seconds - goals.seconds,
         "tuning_steps": tune,
-        "thin": recorders[0].thin[1],
+        "thin": recorders[0].thin[DRAWING],
         "stopped": "failure" if failure else stopped,
         "failure": failure,
     }
@@ -181,17 +182,17 @@ class Scheduler:
         if self.goal is not None:
             draws, note = self.goals.expected
             recorder = self.recorders[0]
-            steps = recorder.wanted[0] + draws * recorder.thin[1] / recorder.every
+            steps = recorder.wanted[TUNING] + draws * recorder.thin[DRAWING] / recorder.every
             self.progress.expect(len(self.recorders) * steps, note)
         return ""
 
     def _draws(self) -> np.ndarray:
         """Return the draws so far, of shape (chains, draws, dim)."""
-        return np.stack([recorder.records(1)[0] for recorder in self.recorders])
+        return np.stack([_draws_of(recorder) for recorder in self.recorders])
 
     def _common_draws(self) -> np.ndarray:
         """Return the draws that all chains have made, shape (chains, draws, dim), also while chains are running."""
-        draws = [recorder.records(1)[0] for recorder in self.recorders]
+        draws = [_draws_of(recorder) for recorder in self.recorders]
         fewest = min(map(len, draws))
         return np.stack([of_chain[:fewest] for of_chain in draws])
 
@@ -230,14 +231,21 @@ class Scheduler:
             self.checkpoints.keep(self.snapshot(self.seconds), self.steps)
 
 
+def _draws_of(recorder: Recorder) -> np.ndarray:
+    """Return the kept draws of a chain, shape (draws, dim)."""
+    draws, _, _ = recorder.records(DRAWING)
+    return draws
+
+
 def _unfinished(recorders: Sequence[Recorder], busy: Collection[Recorder] = ()) -> list[Recorder]:
     """Return the idle chains that need more steps, the one furthest behind first.
 
     If a chain fails, the others stop at the same step, so that the kept draws do not depend on threads or chunks.
     """
-    enough = min((recorder.done[1] for recorder in recorders if recorder.failure), default=math.inf)
+    enough = min((recorder.done[DRAWING] for recorder in recorders if recorder.failure), default=math.inf)
     idle = [recorder for recorder in recorders if not recorder.finished and recorder not in busy]
-    return sorted((recorder for recorder in idle if recorder.done[1] < enough), key=lambda recorder: recorder.steps)
+    unfinished = [recorder for recorder in idle if recorder.done[DRAWING] < enough]
+    return sorted(unfinished, key=lambda recorder: recorder.steps)
 
 
 def _stack(

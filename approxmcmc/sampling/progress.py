@@ -124,8 +124,8 @@ class Watch:
         number = f"{kernels + 1}"
         ending = f", once for this kind of model, {seconds:.0f} s"
         share = None
-        if self._forecast is not None and kernels < self._forecast[0]:
-            usual, per_kernel = self._forecast
+        usual, per_kernel = self._forecast or (0, 0.0)
+        if kernels < usual:
             number += f" of about {usual}"
             left = usual * per_kernel - seconds
             ending += f", about {left:.0f} s left" if left > 0.0 else ""

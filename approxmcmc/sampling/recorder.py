@@ -31,6 +31,10 @@ Chunk = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 RECORDS = ("draws", "counts", "values")
 
+# The phases of a chain, as indices of pairs such as `Recorder.done`.
+TUNING = 0
+DRAWING = 1
+
 
 class Snapshot(NamedTuple):
     """The state of a run: its current goal and what the goals store, seconds spent, every chain.
@@ -96,7 +100,7 @@ class Recorder:
         self.chain = chain
         self.dim = dim
         self.keep_warmup = keep_warmup
-        # Rows wanted, and steps per row, of the two phases; tuning is never thinned.
+        # Rows wanted, steps per row, rows done and tables, of the phases TUNING and DRAWING; tuning is never thinned.
         self.wanted = [tune, 0]
         self.thin = [1, thin]
         self.every = 1
@@ -117,21 +121,22 @@ class Recorder:
     def aim(self, goal: Goal) -> None:
         """Set the next goal; while it is thinned more than the kept draws are, drop every second kept draw."""
         while self.every < goal.every:
-            self.hold(1, every_second(self.records(1)))
-            self.done[1] //= 2
+            self.hold(DRAWING, every_second(self.records(DRAWING)))
+            self.done[DRAWING] //= 2
             self.every = 2 * self.every
-            self.thin[1] = 2 * self.thin[1]
-        self.wanted[1] = goal.draws // goal.every
+            self.thin[DRAWING] = 2 * self.thin[DRAWING]
+        self.wanted[DRAWING] = goal.draws // goal.every
 
     @property
     def phase(self) -> int:
-        """The current phase: 0 while tuning, 1 while drawing."""
-        return 0 if self.done[0] < self.wanted[0] else 1
+        """The current phase: TUNING or DRAWING."""
+        return TUNING if self.done[TUNING] < self.wanted[TUNING] else DRAWING
 
     @property
     def finished(self) -> bool:
         """Whether all wanted draws are made, or the chain has failed."""
-        return bool(self.failure) or (self.done[0] >= self.wanted[0] and self.done[1] >= self.wanted[1])
+        is_done = all(done >= wanted for done, wanted in zip(self.done, self.wanted, strict=True))
+        return bool(self.failure) or is_done
 
     @property
     def steps(self) -> int:
@@ -189,15 +194,15 @@ class Recorder:
         self.elapsed = 0.0
         self.on_processor = 0.0
         self.done[phase] += len(draws)
-        if phase == 0:
+        if phase == TUNING:
             self.tuning_counts += counts.sum(axis=0)
             self.tuning_values += np.nansum(values, axis=0)
-        if phase == 1 or self.keep_warmup:
+        if phase == DRAWING or self.keep_warmup:
             for table, rows in zip(self.tables[phase], (draws, counts, values), strict=True):
                 table.add(rows)
 
     def records(self, phase: int) -> Chunk:
-        """Return the draws, counts and values kept of a phase: 0, tuning, or 1, drawing."""
+        """Return the draws, counts and values kept of a phase, TUNING or DRAWING."""
         draws, counts, values = (table.rows for table in self.tables[phase])
         return draws, counts, values
 
@@ -225,8 +230,8 @@ class Recorder:
             "seconds": (self.elapsed, self.on_processor),
             "tuning_counts": self.tuning_counts.copy(),
             "tuning_values": self.tuning_values.copy(),
-            **{f"warmup_{name}": table for name, table in zip(RECORDS, self.records(0), strict=True)},
-            **dict(zip(RECORDS, self.records(1), strict=True)),
+            **{f"warmup_{name}": table for name, table in zip(RECORDS, self.records(TUNING), strict=True)},
+            **dict(zip(RECORDS, self.records(DRAWING), strict=True)),
         }
 
     def restore(self, kept: Mapping[str, Any]) -> None:

@@ -31,22 +31,27 @@ PRIOR_VARIANCES = (10.0, 1.0)
 BIN_WIDTH = 0.02
 LARGEST_TWIN = 20_000
 
+# Places in the second array of the data: 1 / (2 v), 1 / K, and -log of the factor 1 / (2 sqrt(2 pi v)) of the density.
+HALF_PRECISION = 0
+INVERSE_TEMPERATURE = 1
+CONSTANT = 2
+
 
 def _log_term(theta: np.ndarray, data: tuple[np.ndarray, ...], i: int) -> float:
     x, settings = data
     first = x[i] - theta[0]
     second = x[i] - theta[0] - theta[1]
-    a = -settings[0] * first * first
-    b = -settings[0] * second * second
-    return settings[1] * (a + softplus(b - a) - settings[2])
+    a = -settings[HALF_PRECISION] * first * first
+    b = -settings[HALF_PRECISION] * second * second
+    return settings[INVERSE_TEMPERATURE] * (a + softplus(b - a) - settings[CONSTANT])
 
 
 def _grad_log_term(theta: np.ndarray, data: tuple[np.ndarray, ...], i: int, out: np.ndarray) -> None:
     x, settings = data
     first = x[i] - theta[0]
     second = x[i] - theta[0] - theta[1]
-    share = sigmoid(settings[0] * (first * first - second * second))  # of the second component
-    scale = 2.0 * settings[0] * settings[1]
+    share = sigmoid(settings[HALF_PRECISION] * (first * first - second * second))  # of the second component
+    scale = 2.0 * settings[HALF_PRECISION] * settings[INVERSE_TEMPERATURE]
     out[0] += scale * ((1.0 - share) * first + share * second)
     out[1] += scale * share * second
 

@@ -250,7 +250,8 @@ def by_exchange():
     move = coupled_steps.make_coupled_step(
         propose, couple, log_uniform, coupled_steps.unmirrored, weigh, exchange.cannot_tell, exchange.go_there, False
     )
-    known, log_prior = Statistics(model.statistics[:, 0], model.law_of_statistics()[0]), lattice().compile_log_prior()
+    known = Statistics(model.statistics[:, 0], model.law_of_statistics().probabilities)
+    log_prior = lattice().compile_log_prior()
     asked = []
 
     def step(script, x, y):

@@ -83,7 +83,7 @@ def test_expected_minima_against_all_draws(count):
     target, points = lattice(2), np.linspace(LOW, HIGH, 5)[:, None]
     model = counted_model(target, points)
     found = expected_minima(model, count, np.ones((5, 5), dtype=bool))
-    law = model.law_of_statistics()[0]
+    law = model.law_of_statistics().probabilities
     for i, j in itertools.permutations(range(5), 2):
         step = float(points[j, 0] - points[i, 0])
         log_z = [target.log_normalizer(points[k, 0]) for k in (i, j)]
@@ -190,7 +190,7 @@ def test_the_first_difference_against_the_joint_chain(n_auxiliary):
     found = bounds.first_difference(target, exchange(n_auxiliary, 0.4), grid, n_steps=12)
     model = counted_model(target, grid[:, None])
     h = amc.RandomWalk(0.4).probabilities(target, grid[:, None])
-    law = model.law_of_statistics()[0]
+    law = model.law_of_statistics().probabilities
     K, flip = np.zeros((5, 5)), np.zeros(5)
     for i, j in itertools.permutations(range(5), 2):
         step = float(grid[j] - grid[i])

@@ -29,7 +29,8 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     variables: GlobalVariables
     n_effects: int
     latents_wanted: Any = "auto"
-    _hashed: tuple[Any, str] = (None, "")
+    _hashed_data: Any = None
+    _hash: str = ""
 
     draw_standard_effects: Callable[[np.random.Generator, np.ndarray, np.ndarray], np.ndarray]
     """Function ``(rng, thetas, terms)`` that draws u given the rows; shape (thetas, terms, K)."""
@@ -159,11 +160,12 @@ class IntegratedOfPyMC(TallDataTarget, LatentTarget):
     def content_hash(self) -> str:
         """Return a hash of model and data."""
         self.source.refuse_changed_data()
-        if self._hashed[0] is not self.data:
+        if self._hashed_data is not self.data:
             signed = sorted(variable.name for variable in self.coordinates.signed)
             identity = type(self).__name__, self.prior.identity(), self._identity(), signed
-            self._hashed = self.data, content_hash(*identity, *self.data)
-        return self._hashed[1]
+            self._hash = content_hash(*identity, *self.data)
+            self._hashed_data = self.data
+        return self._hash
 
     def _identity(self) -> str:
         return ", ".join(variable.name for variable in self.groups.axes)

@@ -117,7 +117,7 @@ def single_draws(
     The last two have shape (pairs, values): one column for each value that the draw's statistic can have.
     """
     rows, columns = _pairs(model, pairs)
-    law = model.law_of_statistics()[0]
+    law = model.law_of_statistics().probabilities
     for start in range(0, rows.size, PAIRS_AT_ONCE):
         i = rows[start : start + PAIRS_AT_ONCE]
         j = columns[start : start + PAIRS_AT_ONCE]

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -92,6 +92,13 @@ class JaxModel(BatchModel):
             return None
         stored = sum(int(np.prod(shape)) * np.dtype(dtype).itemsize for shape, dtype in self._row_types)
         return TermWork(operations[0], operations[1], float(stored), "python")
+
+
+class _PriorFunctions(NamedTuple):
+    """The log prior of a flat theta and its gradient, both compiled by JAX."""
+
+    value: Any
+    gradient: Any
 
 
 class JaxTarget(BatchedTarget):
@@ -209,7 +216,7 @@ class JaxTarget(BatchedTarget):
     # --- a prior in JAX ---
 
     @functools.cached_property
-    def _prior_functions(self) -> tuple[Any, Any]:
+    def _prior_functions(self) -> _PriorFunctions:
         jax = load_jax(WHO)
         unravel = self._unravel
         logprior = self._logprior
@@ -218,20 +225,20 @@ class JaxTarget(BatchedTarget):
         def value(theta: Any) -> Any:
             return logprior(unravel(theta))
 
-        return jax.jit(value), jax.jit(jax.grad(value))
+        return _PriorFunctions(jax.jit(value), jax.jit(jax.grad(value)))
 
     def _log_prior(self, theta: np.ndarray) -> float:
         with precision(load_jax(WHO), self._dtype):
-            return float(self._prior_functions[0](theta.astype(self._dtype)))
+            return float(self._prior_functions.value(theta.astype(self._dtype)))
 
     def _add_prior_slope(self, theta: np.ndarray, out: np.ndarray) -> None:
         with precision(load_jax(WHO), self._dtype):
-            out += np.asarray(self._prior_functions[1](theta.astype(self._dtype)))
+            out += np.asarray(self._prior_functions.gradient(theta.astype(self._dtype)))
 
     def _prior_text(self) -> str:
         jax = load_jax(WHO)
         with precision(jax, self._dtype):
-            lowered = self._prior_functions[0].lower(jax.ShapeDtypeStruct((self.variables.size,), self._dtype))
+            lowered = self._prior_functions.value.lower(jax.ShapeDtypeStruct((self.variables.size,), self._dtype))
         return text_hash(jax.__version__, lowered.as_text())
 
     def __repr__(self) -> str:

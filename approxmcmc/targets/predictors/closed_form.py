@@ -22,25 +22,33 @@ from approxmcmc.targets.predictors.likelihood import RowLikelihood
 class ClosedForm(RowLikelihood):
     """A likelihood with batch functions written out: terms, slopes, and value with slopes and second derivatives."""
 
-    def __init__(self, n_predictors: int, *functions: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        n_predictors: int,
+        terms: Callable[..., None],
+        slopes: Callable[..., None],
+        expansion: Callable[..., None],
+    ) -> None:
         self.n_predictors = n_predictors
-        self.functions = functions
+        self._terms = terms
+        self._slopes = slopes
+        self._expansion = expansion
 
     def terms(self) -> Callable[..., None]:
         """Return the batch function of the terms."""
-        return self.functions[0]
+        return self._terms
 
     def slopes(self) -> Callable[..., None]:
         """Return the batch function of the slopes in the predictors."""
-        return self.functions[1]
+        return self._slopes
 
     def expansion(self) -> Callable[..., None]:
         """Return the batch function of value, slopes and second derivatives."""
-        return self.functions[2]
+        return self._expansion
 
     def identity(self) -> str:
         """Return a hash of the terms."""
-        return content_id(self.functions[0])
+        return content_id(self._terms)
 
 
 class NormalLikelihood(ClosedForm):

@@ -55,7 +55,8 @@ def whitened(theta: np.ndarray, data: Data, k: int, u: np.ndarray) -> float:
 @compiled(fastmath=set(BATCH_FASTMATH))
 def slopes(data: Data, k: int, u: np.ndarray, out: np.ndarray) -> None:
     """Write R'u of outcome k to `out`."""
-    root = data[0][k]
+    roots, _, _, _, _ = data
+    root = roots[k]
     for j in range(u.shape[0]):
         out[j] = 0.0
     for i in range(u.shape[0]):
