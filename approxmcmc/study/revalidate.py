@@ -64,7 +64,7 @@ def revalidate(
         trace = store.trace(record["key"])
         count = min(draws, record["draws"])
         _, again = repeat(plan, cell, count, sample=sample)
-        equal = again is not None and _equal(trace, again, count)
+        equal = again is not None and equal_draws(trace, again, count)
         drawn_by = record.get("drawn_by") or record["code_version"]
         if equal:
             renewed: Record = {"key": cell.key, "code_version": plan.code_version, "drawn_by": drawn_by}
@@ -75,6 +75,7 @@ def revalidate(
     return pd.DataFrame(rows)
 
 
-def _equal(first: "xr.DataTree", second: "xr.DataTree", draws: int) -> bool:
+def equal_draws(first: "xr.DataTree", second: "xr.DataTree", draws: int) -> bool:
+    """Return whether the first draws of a trace are those of another one, bit for bit."""
     old, new = (trace["posterior"].to_dataset() for trace in (first, second))
     return set(old) == set(new) and all(np.array_equal(old[name].isel(draw=slice(draws)), new[name]) for name in old)

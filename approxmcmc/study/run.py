@@ -16,6 +16,7 @@ from approxmcmc.study.bias_store import stored_bias
 from approxmcmc.study.biases import bias_line, make_biases
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.engines import Finished, Job, check_dask, run_on_dask, run_serially
+from approxmcmc.study.environment import environment_line
 from approxmcmc.study.gold import make_gold, summary_line
 from approxmcmc.study.latest import command_arguments, latest
 from approxmcmc.study.machine import speed_probe
@@ -132,6 +133,8 @@ def run_study(
             refused = any(report["status"] != "accepted" for report in gold)
             if pending and not (fail_fast and refused):
                 job = _job(plan, store, path, sample, probe or speed_probe, remote=scheduler is not None)
+                if line := environment_line(plan, store, sample=job.sample):
+                    listener.line(line)
                 cells = _cells(job, plan, pending, engine, scheduler, jobs)
                 _collect(cells, store, listener, len(pending), fail_fast)
             for bias_report in make_biases(plan, store):

@@ -24,10 +24,10 @@ from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.errors import CacheWarning, GoldStandardError, NotFiniteError, SamplingWarning, StudyError
 from approxmcmc.output.files import save
 from approxmcmc.sampling.progress import progress, watching
-from approxmcmc.study import Budget, Gold, Study, engines, knob, vary
+from approxmcmc.study import Budget, Gold, Study, engines, environment, knob, vary
 from approxmcmc.study.cell import run_cell
 from approxmcmc.study.engines import Job
-from approxmcmc.study.machine import is_noisy, speed_probe, stopwatch
+from approxmcmc.study.machine import collect, is_noisy, speed_probe, stopwatch
 from approxmcmc.study.plan import make_plan
 from approxmcmc.study.processes import run_in_processes
 from approxmcmc.study.progress import Lines, Listener
@@ -278,6 +278,27 @@ def test_verify_draws_the_same_again_and_sees_a_change(tmp_path):
         return toy_sample(target, sampler, random_seed=random_seed + 1, **rest)
 
     assert not verify(results, 100, sample=other)["equal"].any()
+
+
+@pytest.mark.parametrize(
+    ("sample", "words"),
+    [
+        (toy_sample, "are the same, bit for bit"),
+        (lambda *args, random_seed, **rest: toy_sample(*args, random_seed=random_seed + 1, **rest), "are not the same"),
+        (lambda *args, **rest: toy_sample(args[0], ToySampler(fault="raises"), **rest), "could not be repeated"),
+    ],
+)
+def test_a_resumed_run_repeats_draws_of_another_environment(tmp_path, monkeypatch, sample, words):
+    _, said = execute(toy_study(replicates=1), tmp_path)
+    assert "environment changed" not in said
+    _, said = execute(toy_study(replicates=2), tmp_path)
+    assert "environment changed" not in said
+    facts = collect()
+    facts["libraries"] = {**facts["libraries"], "numpy": "1.0"}
+    monkeypatch.setattr(environment, "collect", lambda: facts)
+    _, said = execute(toy_study(replicates=3), tmp_path, sample=sample)
+    assert f"environment changed: numpy {np.__version__} -> 1.0. Of 6 finished cells, the first 20 draws of " in said
+    assert words in said
 
 
 def test_a_cell_counts_processor_seconds(tmp_path):
