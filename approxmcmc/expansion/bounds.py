@@ -49,7 +49,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange
 from approxmcmc.engine.terms.passes import over_blocks
-from approxmcmc.engine.terms.term_range import reach_along_path, reach_in_space
+from approxmcmc.engine.terms.term_range import FARTHEST, reach_along_path, reach_in_space
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.expansion.linear import squared_lengths
 
@@ -274,6 +274,16 @@ def range_in_space(
     center, cholesky, _ = law
     [rates] = rates_in_space(target, 2, n, rows, center, cholesky, [math.inf])
     return CompiledTermRange(*reach_in_space((0.0, 0.0, 2.0 * float(rates.max())), math.inf, center, cholesky))
+
+
+def range_of_differences(bound: CompiledDifferenceBound) -> CompiledTermRange:
+    """Return the bound 2 max_i c_i M of the range of residuals, abs(l_i) <= c_i M; infinite wherever M is.
+
+    M is a function of `reach_of`, linear in its weights, so the kernel is that of M.
+    """
+    numbers = bound.numbers.copy()
+    numbers[:FARTHEST] *= 2.0 * float(bound.rates.max())
+    return CompiledTermRange(bound.reach, numbers)
 
 
 def bound_of_rows(

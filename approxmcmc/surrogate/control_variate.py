@@ -47,6 +47,7 @@ from approxmcmc.expansion.bounds import (
     bound_of_rows,
     changes_between,
     range_in_space,
+    range_of_differences,
     rates_of_rows,
     reach_of,
     residual_range,
@@ -890,7 +891,10 @@ class ControlVariate(
         return CompiledSurrogate(moves.move, moves.move_both, make_state, None, self.pilot.cov)
 
     def compile_term_range(self) -> CompiledTermRange:
-        """Compile a bound of the range of the light terms, for `BernsteinTest`; see `residual_range`."""
+        """Compile a bound of the range of the light terms, for `BernsteinTest`.
+
+        If no number bounds the third derivatives, it is infinite outside the ball in which bounds of single terms hold.
+        """
         several = None if has_one_predictor(self.target) else with_bounded_residuals(self.target)
         if several is not None and several.likelihood.forms_are_global and self.order == 2:
             n = several.n_obs if self._light is None else len(self._light)
@@ -898,13 +902,22 @@ class ControlVariate(
         linear = bounded(self.target)
         bounds = None if linear is None else linear.likelihood.derivative_bounds(3, linear.responses)
         if linear is None or bounds is None or self.order != 2:
-            raise IncompatibleError(
-                f"{self!r} does not bound its terms: that takes order=2 and a generalised linear model with a known "
-                "third_derivative_bound; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
-            )
+            return self._range_within_radius()
         constant_bound = linear.likelihood.third_derivative_bound
         bound = float(bounds.max()) if constant_bound is None else constant_bound
         return residual_range(linear, bound, self._numbers, self._light, self._law("how far residuals spread"))
+
+    def _range_within_radius(self) -> CompiledTermRange:
+        """Compile the bound of the range that follows from the bounds of single light terms; raise without these."""
+        linear = with_bounded_residuals(self.target)
+        if linear is None:
+            raise IncompatibleError(
+                f"{self!r} does not bound its terms: that takes a regression of the library, or a GLMTarget with exact "
+                "derivatives, derivatives_eta=; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
+            )
+        if self.order == 0:
+            return linear.compile_term_range()
+        return range_of_differences(self.compile_difference_bound())
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
         """Compile the bounds of the light terms, one by one; see `approxmcmc.expansion.bounds`."""

@@ -92,25 +92,45 @@ def test_a_bound_of_the_wrong_order_is_found(name, rng, monkeypatch):
     assert largest_excess(expanded(target, 2), target, rng, pairs=60) > 1.0
 
 
-def test_the_range_of_residuals_of_a_softmax_is_bounded(rng):
-    target = TARGETS["softmax"]()
-    residuals = expanded(target, 2)
+RANGES = {
+    "softmax": {},
+    "gamma": {},
+    "ordered logit": {},
+    "Poisson": {},
+    "Poisson, averaged": {"averaged": True},
+    "logistic, first order": {"order": 1},
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_the_range_of_residuals_is_bounded(name, rng):
+    """Of a softmax everywhere, of others in a ball around the centre, and outside it is infinite."""
+    more = {
+        "Poisson": lambda: amc.PoissonRegression(TABLE, np.round(np.exp(ETA)), intercept=True),
+        "logistic": lambda: amc.LogisticRegression(TABLE, CLASSES > 1, intercept=True),
+    }
+    target = {**TARGETS, **more}[name.split(",")[0]]()
+    residuals = amc.ControlVariate(target, at=amc.laplace(target), **RANGES[name])
     compiled = residuals.compile()
     ends = residuals.compile_term_range()
+    shares = []
     for _ in range(12):
         moves = rng.normal(size=(2, target.variables.size))
         here, there = residuals.center + moves @ residuals.laplace.cholesky.T
         one, other = (full_terms(compiled.log_terms, at, compiled.data, compiled.n_obs) for at in (here, there))
-        assert np.ptp(other - one) <= ends.term_range(here, there, ends.numbers)
+        shares.append(np.ptp(other - one) / ends.term_range(here, there, ends.numbers))
+    assert 0.001 < max(shares) <= 1.0
+    far = residuals.center + 1e3
+    assert (ends.term_range(residuals.center, far, ends.numbers) < np.inf) == (name == "softmax")
 
 
-def test_other_ranges_and_functions_without_bounds_are_refused():
-    with pytest.raises(IncompatibleError, match="does not bound its terms"):
-        expanded(of_shape("gamma"), 2).compile_term_range()
+def test_functions_without_bounds_are_refused():
     predictors = {"mean": {"beta": X}, "log_scale": {"log_sigma": 1.0}}
     user = amc.targets.PredictorTarget(log_normal, predictors, NUMBERS)
     with pytest.raises(IncompatibleError, match="does not bound its residuals"):
         expanded(user, 2).compile_difference_bound()
+    with pytest.raises(IncompatibleError, match="does not bound its terms: that takes a regression of the library"):
+        expanded(user, 2).compile_term_range()
 
 
 def test_bounds_of_one_predictor_are_never_above_those_in_space(rng):
