@@ -18,6 +18,7 @@ import numpy as np
 
 from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.numerics.laplace_approximation import Laplace
+from approxmcmc.targets.groups.linked import LIKE_KERNELS
 
 DRAWS = 8
 WIDER = 1.5
@@ -62,7 +63,8 @@ def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence
     while limit is not None and changes.max() > limit and target.n_steps < MOST_STEPS:
         target.set_rule(n_steps=2 * target.n_steps)
         changes = changes_of_error(target, thetas, groups)
-    return Accuracy(float((weights * changes).max()), len(groups))
+    counts = weights > 0.0  # an infinite change where there is no posterior is no error
+    return Accuracy(float((weights[counts] * changes[counts]).max()), len(groups))
 
 
 def points(law: Laplace, scales: Sequence[int]) -> np.ndarray:
@@ -120,19 +122,24 @@ def _with_more_nodes(target: Any) -> Any:
     return better
 
 
+@LIKE_KERNELS
 def changes_of_error(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return the absolute changes of sum_g (l_K - l_2K), over all groups, from the first theta to each, in nats.
 
-    If `groups` are a sample, the sum is estimated, and two standard errors are added.
+    If `groups` are a sample, the sum is estimated, and two standard errors are added. A group that both sums call
+    impossible has no error: the posterior is 0 there. A change that is not a number is infinite.
     """
-    better = _with_more_nodes(target)
-    error = terms_of(target, thetas, groups) - terms_of(better, thetas, groups)
-    change = error - error[0]
+    sums = terms_of(target, thetas, groups)
+    better = terms_of(_with_more_nodes(target), thetas, groups)
     share = len(groups) / target.n_obs
+    error = np.where(np.isneginf(sums) & np.isneginf(better), 0.0, sums - better)
+    change = error - error[0]
     noise = 2.0 * np.sqrt(1.0 - share) * change.std(axis=1) * np.sqrt(len(groups))
-    return np.asarray((np.abs(change.sum(axis=1)) + noise) / share)
+    total = (np.abs(change.sum(axis=1)) + noise) / share
+    return np.where(np.isnan(total), np.inf, total)
 
 
+@LIKE_KERNELS
 def terms_of(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return the terms of `groups` at each of `thetas`; shape (thetas, groups)."""
     compiled = target.compile()

@@ -19,7 +19,7 @@ from approxmcmc.targets.given import check_same_index, checked_weights, response
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import AS_IT_IS, EXP, link
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles
-from approxmcmc.targets.groups.variables import GroupVariables, group_variables
+from approxmcmc.targets.groups.variables import NOISE, GroupVariables, group_variables
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tables import listed, read_numbers
 from approxmcmc.targets.tall_data import Prior, checked_prior_scale
@@ -145,7 +145,7 @@ class NormalGroups(NormalTerms):
         self.knows_noise = errors is not None
         self.n_obs = len(sizes)
         self.effect_names = ["intercept", *(f"slope_{j}" for j in range(1, self.n_effects))]
-        self.variables = group_variables(coef, self.effect_names, knows_noise=self.knows_noise)
+        self.variables = group_variables(coef, self.effect_names, positive=None if self.knows_noise else NOISE)
         self.data = triangles(columns, self.grouping), np.column_stack([sizes, log_weights]), *self._link()
         n_scales = self.variables.n_scales
         noise = [] if self.knows_noise else [LOG_NOISE_SCALE]

@@ -8,6 +8,7 @@ and an error that does not change with theta leaves the posterior unchanged.
 """
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -22,11 +23,12 @@ from approxmcmc.families.family import Family
 from approxmcmc.families.stack import Stack
 from approxmcmc.families.user import of_user
 from approxmcmc.targets.checks import checked_array, plain_function
-from approxmcmc.targets.given import check_same_index, kept, response_source, with_sources
+from approxmcmc.targets.family_regression import LOG_SHAPE_SCALE
+from approxmcmc.targets.given import check_same_index, checked_weights, kept, response_source, with_sources
 from approxmcmc.targets.groups.grouping import ROWS, grouping
-from approxmcmc.targets.groups.link import ABS, AS_IT_IS, link
+from approxmcmc.targets.groups.link import ABS, AS_IT_IS, EXP, link
 from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, QuadratureTerms
-from approxmcmc.targets.groups.variables import group_variables
+from approxmcmc.targets.groups.variables import SHAPE, GroupVariables, group_variables
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tables import listed, read_numbers
 from approxmcmc.targets.tall_data import Prior, checked_prior_scale
@@ -49,7 +51,7 @@ class GroupedTarget(QuadratureTerms):
         The label of each row's group, shape (n,).
     family
         ``"logit"``, ``"probit"``, ``"cloglog"``, ``"binomial"`` (with `trials`), ``"poisson"``;
-        ``"negative binomial"``, ``"gamma"`` or ``"weibull"`` (with `shape`); or a function
+        ``"negative binomial"``, ``"gamma"`` or ``"weibull"`` (see `shape`); or a function
         ``loglik_eta(eta, y) -> float`` in plain Python, log-concave in eta.
     derivatives_eta
         ``derivatives_eta(eta, y) -> (float, float)`` of the user's function; None: by differences.
@@ -57,22 +59,28 @@ class GroupedTarget(QuadratureTerms):
         Trials of each row of a binomial distribution, shape (n,).
     shape
         Shape r of a negative binomial distribution, whose variance at mean m is m + m^2 / r; of a gamma distribution,
-        whose variance is m^2 / r; or of a Weibull distribution with scale exp(eta).
+        whose variance is m^2 / r; or of a Weibull distribution with scale exp(eta). None: the shape is a parameter,
+        ``shape`` in the trace.
+    shape_scale
+        Median of a shape that is a parameter: ``log(shape) ~ N(log(shape_scale), 1.5^2)``.
     intercept
         Add a column of ones to X, called "intercept".
     prior_scale, effect_scale
         ``beta_j ~ N(0, prior_scale^2)`` and ``sigma ~ HalfNormal(effect_scale)``.
     prior
-        A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, sigma), and sigma may have
-        either sign, so the function must be even in sigma.
+        A function ``log_prior(theta) -> float`` that replaces these priors; theta = (beta, sigma), or
+        (beta, sigma, log(shape)). Sigma may have either sign, so the function must be even in sigma.
     at
-        Point theta around which the nodes' positions are predicted, shape (p + 1,); None finds the mode.
+        Point theta around which the nodes' positions are predicted, shape (dim,); None finds the mode.
     n_nodes
         Nodes K of a group; None chooses, see Notes.
     coef_names
         Labels of the columns of X, in place of those of a DataFrame or x0, x1, ...
     offset
         A known part of the predictor, shape (n,), such as a log exposure; None: 0.
+    weights
+        Known weights w of the rows, positive, shape (n,): each multiplies the log density of its row, so that a row of
+        weight 3 is three equal rows. None: 1.
 
     Attributes
     ----------
@@ -105,8 +113,9 @@ class GroupedTarget(QuadratureTerms):
     it as ``setup_quadrature_nats``. If there are more than 4000 groups, 4000 random ones represent them, and two
     standard errors are added.
 
-    X, y, groups and trials may be sources (`approxmcmc.sources`): their rows are sorted by group, a million at a time,
-    in a mapped scratch file of 8 (p + 3) bytes a row, and memory holds numbers of groups only.
+    X, y, groups, trials, offset and weights may be sources (`approxmcmc.sources`): their rows are sorted by group, a
+    million at a time, in a mapped scratch file of 8 (p + 3) bytes a row, and memory holds numbers of groups only; to
+    make a target with weights takes some 40 bytes a row for a moment.
 
     References
     ----------
@@ -133,6 +142,7 @@ class GroupedTarget(QuadratureTerms):
         derivatives_eta: Callable[..., tuple[float, float]] | None = None,
         trials: Any = None,
         shape: float | None = None,
+        shape_scale: float = 1.0,
         intercept: bool = False,
         prior_scale: float = 1.0,
         effect_scale: float = 1.0,
@@ -141,15 +151,17 @@ class GroupedTarget(QuadratureTerms):
         n_nodes: int | None = None,
         coef_names: Sequence[str] | None = None,
         offset: Any = None,
+        weights: Any = None,
     ) -> None:
         who = "GroupedTarget"
-        check_same_index(who, X=X, y=y, groups=groups, trials=trials, offset=offset)
+        check_same_index(who, X=X, y=y, groups=groups, trials=trials, offset=offset, weights=weights)
         y = response_source(y)
         trials = response_source(trials)
         offset = response_source(offset)
+        weights = response_source(weights)
         groups = with_sources(groups)
         columns = read_numbers(X, y, intercept=intercept, coef_names=coef_names, who=who)
-        self.given = kept((columns.source, y, groups, trials, offset))
+        self.given = kept((columns.source, y, groups, trials, offset, weights))
         self.reference_levels = columns.reference_levels
         X = columns.X
         y = columns.y.astype(np.float64, copy=False)
@@ -157,29 +169,33 @@ class GroupedTarget(QuadratureTerms):
         p = len(columns.labels)
         self.family_name = family if isinstance(family, str) else getattr(family, "__name__", type(family).__name__)
         self.family = _family(family, derivatives_eta, who)
-        self.stack = Stack(self.family)
         size = _sizes(self.family_name, y, trials, who)
-        if self.family.has_shape != (shape is not None) or (shape is not None and not shape > 0.0):
+        if shape is not None and not (self.family.has_shape and 0.0 < shape < math.inf):
             of_shape = ", ".join(
                 repr(name) for name, family_entry in FAMILIES.items() if family_entry.has_shape and name != "normal"
             )
             raise InvalidInputError(
-                f"{who}: shape= must be positive for the families {of_shape} and left out for others; found {shape!r} "
-                f"with {self.family_name!r}"
+                f"{who}: shape= must be positive and finite for the families {of_shape}, or None for a parameter, and "
+                f"left out for others; found {shape!r} with {self.family_name!r}"
             )
         self.shape = shape
+        checked_prior_scale(shape_scale, "shape_scale", who=who)
+        self.shape_scale = shape_scale
+        has_unknown_shape = self.family.has_shape and shape is None
         self.n_columns = self.n_effects = 1
         self.grouping = grouping(groups, n_rows, who=who)
-        self.variables = group_variables(columns.labels, ["intercept"], knows_noise=True)
+        self.variables = group_variables(columns.labels, ["intercept"], positive=SHAPE if has_unknown_shape else None)
         self._refuse_convex(y, size)
         offsets = _offset(offset, n_rows, who)
         table = self._link(p, has_offset=offsets is not None)
-        self.arrange(_ones(n_rows, 1), X, y, size, self.grouping, table, offset=offsets)
+        self._arrange_rows(X, y, size, table, offsets, weights, who=who)
         for name, value in {"prior_scale": prior_scale, "effect_scale": effect_scale}.items():
             checked_prior_scale(value, name, who=who)
-        scales = np.array([*[prior_scale] * p, effect_scale], dtype=np.float64)
-        self.prior = NormalPrior(np.zeros(p + 1), scales) if prior is None else Prior(1.0, prior, who=who)
-        self.center = np.append(np.zeros(p), 0.5 * effect_scale)
+        log_shape = [math.log(shape_scale)] if has_unknown_shape else []
+        means = np.array([*[0.0] * (p + 1), *log_shape])
+        scales = np.array([*[prior_scale] * p, effect_scale, *[LOG_SHAPE_SCALE] * len(log_shape)], dtype=np.float64)
+        self.prior = NormalPrior(means, scales) if prior is None else Prior(1.0, prior, who=who)
+        self.center = np.array([*[0.0] * p, 0.5 * effect_scale, *log_shape])
         if at is not None:
             at = checked_array(at, "at", who=who).astype(np.float64)
             if at.shape != (self.variables.size,):
@@ -200,6 +216,7 @@ class GroupedTarget(QuadratureTerms):
         """Numbers of groups, and of rows in the sources, at which parts may begin: parts keep groups whole."""
         return self.grouping.cuts, self.grouping.start[self.grouping.cuts]
 
+    variables: GroupVariables
     rule: tuple[np.ndarray, ...]
     """Nodes, steps and the table of the link, of a target without rows."""
 
@@ -212,7 +229,7 @@ class GroupedTarget(QuadratureTerms):
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
         """Return this model with other rows, which must be those of `n_obs` groups.
 
-        `given` is (X, y, groups, trials, offset).
+        `given` is (X, y, groups, trials, offset, weights).
 
         Raises
         ------
@@ -220,7 +237,7 @@ class GroupedTarget(QuadratureTerms):
             If the rows belong to another number of groups.
         """
         other = copy.copy(self)
-        (X, y, labels, trials, offset) = given
+        (X, y, labels, trials, offset, weights) = given
         other.given = None
         other.grouping = grouping(labels, len(y), who="GroupedTarget")
         if len(other.grouping.labels) != n_obs:
@@ -230,28 +247,47 @@ class GroupedTarget(QuadratureTerms):
             )
         size = _sizes(self.family_name, y, trials, "GroupedTarget")
         offsets = _offset(offset, len(y), "GroupedTarget")
-        other.arrange(_ones(len(y), 1), X, y, size, other.grouping, self.rule[2:], offset=offsets)
+        other._arrange_rows(X, y, size, self.rule[2:], offsets, weights, who="GroupedTarget")
         other.data = (*other.data[:4], *self.rule)
         other.refit()
         return other
 
+    def _arrange_rows(
+        self, X: Any, y: np.ndarray, size: np.ndarray, table: Any, offset: Any, weights: Any, *, who: str
+    ) -> None:
+        """Sort the rows of this family by group, with their weights if they have any."""
+        self.stack = Stack(self.family)
+        known_weights = None if weights is None else checked_weights(weights, len(y), who=who)
+        self.arrange(_ones(len(y), 1), X, y, size, self.grouping, table, weight=known_weights, offset=offset)
+
+    @property
+    def scale_coordinates(self) -> list[int]:
+        """The index of sigma in theta."""
+        return [self.variables.n_coef]
+
     def _link(self, p: int, *, has_offset: bool) -> Any:
-        """Return the table that maps theta to phi: beta unchanged, 1 for an offset, abs(sigma), and the log shape."""
+        """Return the table that maps theta to phi: beta unchanged, 1 for an offset, abs(sigma), the log of a shape."""
         places = [*((j, AS_IT_IS) for j in range(p)), (p, ABS)]
         columns = p + has_offset
         products: list[tuple[int, float, list[int]]] = [(j, 1.0, [j]) for j in range(p)]
         if has_offset:
             products.append((p, 1.0, []))
         products.append((columns, 1.0, [p]))
-        if self.shape is None:
-            return link(places, products, [False] * (columns + 1))
-        return link(places, [*products, (columns + 1, float(self.shape), [])], [*[False] * (columns + 1), True])
+        logs = [False] * (columns + 1)
+        if self.family.has_shape:
+            if self.shape is None:
+                places.append((p + 1, EXP))
+                products.append((columns + 1, 1.0, [p + 1]))
+            else:
+                products.append((columns + 1, float(self.shape), []))
+            logs.append(True)
+        return link(places, products, logs)
 
     def _refuse_convex(self, y: np.ndarray, size: np.ndarray) -> None:
         rows = np.unique(np.linspace(0, len(y) - 1, 64).astype(int))
         for eta in (-3.0, -1.0, 0.0, 1.0, 3.0):
             for i in rows:
-                curvature = self.family.derivatives(eta, y[i], size[i], self.shape or 1.0)[1]
+                curvature = self.family.derivatives(eta, y[i], size[i], self.shape or self.shape_scale)[1]
                 if not curvature <= 1e-6:
                     raise IncompatibleError(
                         f"GroupedTarget: the family must be log-concave in eta, so that a group has one mode; at eta = "
@@ -277,7 +313,7 @@ class GroupedTarget(QuadratureTerms):
 
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return exact draws of sigma z_g; shape (thetas, groups)."""
-        return np.abs(thetas[:, -1:]) * self.draw_standard_effects(rng, thetas, groups)[..., 0]
+        return np.abs(thetas[:, self.scale_coordinates]) * self.draw_standard_effects(rng, thetas, groups)[..., 0]
 
     def initial_point(self) -> np.ndarray:
         """Return the theta around which the nodes were placed: the mode, or `at`."""

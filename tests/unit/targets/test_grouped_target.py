@@ -175,6 +175,64 @@ def expanded(target, theta, expand=None):
     return rows
 
 
+WEIGHTED = ("logit", "binomial", "poisson", "negative binomial")
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("case", WEIGHTED)
+def test_a_row_of_weight_three_is_three_equal_rows(case):
+    data = Data(case, [1, 2, 8])
+    weights = 1.0 + np.arange(11) % 3
+    weighted = data.target(n_nodes=8, weights=weights)
+    twice = np.repeat(np.arange(11), weights.astype(int))
+    data.X, data.y, data.groups = data.X[twice], data.y[twice], data.groups[twice]
+    repeated = data.target(n_nodes=8)
+    theta = data.center + 0.1
+    assert terms(weighted, theta) == pytest.approx(terms(repeated, theta), rel=1e-10)
+    slopes = [full_gradient(target.compile_gradient(), theta) for target in (weighted, repeated)]
+    assert slopes[0] == pytest.approx(slopes[1], rel=1e-8, abs=1e-10)
+    np.testing.assert_allclose(expanded(weighted, theta)[:, 1:], expanded(repeated, theta)[:, 1:], rtol=1e-7, atol=1e-9)
+
+
+def test_weights_that_are_none_are_refused():
+    data = Data("poisson", [1, 2, 8])
+    with pytest.raises(InvalidInputError, match="GroupedTarget: weights must be positive, found 0 in row 0"):
+        data.target(n_nodes=8, weights=np.arange(11))
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_shape_may_be_a_parameter(sign):
+    """Terms are those of the known shape, so the integrals of the grid; slopes are differences of terms."""
+    data = Data("negative binomial", [1, 2, 8, 20])
+    theta = np.append(data.center * [1, 1, 1, sign] + 0.05, math.log(2.5))
+    target = data.target(at=theta, n_nodes=31, shape=None, shape_scale=4.0)
+    assert terms(target, theta) == pytest.approx(terms(data.target(n_nodes=31), theta[:4]), rel=1e-8)
+    assert terms(target, theta) == pytest.approx(data.by_grid(theta[:4]), abs=1e-4)
+    gradient = differences(lambda at: terms(target, at).sum(), theta)
+    assert full_gradient(target.compile_gradient(), theta) == pytest.approx(gradient, rel=1e-5, abs=1e-5)
+    rows = np.empty((target.n_obs, 21))
+    target.compile_expansion()(theta, target.data, ALL_ROWS, 0, target.n_obs, rows)
+    hessian = differences(lambda at: full_gradient(target.compile_gradient(), at), theta)
+    upper = np.triu_indices(5)
+    bends = rows[:, 6:].sum(axis=0) * np.where(upper[0] == upper[1], 2.0, 1.0)
+    assert bends == pytest.approx(hessian[upper], rel=1e-3, abs=1e-3)
+
+
+def test_the_trace_has_the_shape_and_its_prior_is_log_normal():
+    data = Data("negative binomial", [1, 2, 8])
+    target = data.target(at=[*data.center, 0.0], n_nodes=8, shape=None, shape_scale=4.0, effect_scale=2.0)
+    assert target.variables.labels()[-2:] == ["sigma", "log_shape"]
+    theta = np.array([0.1, 0.2, 0.3, -0.8, math.log(2.5)])
+    values = target.variables.unpack(theta)
+    assert (values["sigma"], values["shape"]) == (0.8, pytest.approx(2.5))
+    np.testing.assert_allclose(target.variables.pack(values), np.abs(theta))
+    log_prior = target.compile().log_prior
+    of_shape = log_prior(theta) - log_prior(np.append(theta[:4], math.log(4.0)))
+    assert of_shape == pytest.approx(-0.5 * (math.log(2.5 / 4.0) / 1.5) ** 2)
+    assert target.draw_latents(np.random.default_rng(0), np.stack([theta] * 3), np.arange(2)).shape == (3, 2)
+
+
 @pytest.mark.thorough
 def test_the_scale_is_even_and_its_edge_is_none():
     data = Data("logit")
@@ -296,6 +354,17 @@ def test_points_are_the_centre_draws_and_ends_of_the_scale():
     assert found[-2:].tolist() == [[0.0, 6.0], [0.0, -6.0]]
 
 
+def test_an_error_that_is_not_a_number_is_infinite_and_an_impossible_group_has_none(monkeypatch):
+    """NaN compares as false with every limit, so no node would be added."""
+    target = Data("logit", [1, 2]).target(n_nodes=2)
+    impossible = -np.inf
+    sums = [np.array([[0.0, 0.0], [0.5, 0.0], [impossible, 0.25], [impossible, 0.0], [np.nan, 0.0]])]
+    sums.append(np.array([[0.0, 0.0], [0.0, 0.0], [impossible, 0.0], [0.0, 0.0], [0.0, 0.0]]))
+    monkeypatch.setattr(accuracy, "terms_of", lambda *arguments: sums.pop(0))
+    found = accuracy.changes_of_error(target, np.zeros((5, 4)), np.arange(2))
+    assert found.tolist() == [0.0, 0.5, 0.25, np.inf, np.inf]
+
+
 def half_cauchy(theta):
     return -0.5 * theta[0] * theta[0] - math.log(1.0 + 4.0 * theta[1] * theta[1])
 
@@ -377,7 +446,7 @@ def test_careless_input_is_refused_in_words():
     with pytest.raises(InvalidInputError, match=r"responses of 'poisson' are integers from 0, found -1 in row 0"):
         GroupedTarget(data.X, -np.ones(7), data.groups, family="poisson")
     with pytest.raises(InvalidInputError, match="shape= must be positive"):
-        GroupedTarget(data.X, data.y, data.groups, family="negative binomial")
+        GroupedTarget(data.X, data.y, data.groups, family="negative binomial", shape=-1.0)
     with pytest.raises(InvalidInputError, match="trials= goes with family='binomial'"):
         GroupedTarget(data.X, data.y, data.groups, family="binomial")
 
