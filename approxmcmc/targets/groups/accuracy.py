@@ -18,7 +18,7 @@ import numpy as np
 
 from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.numerics.laplace_approximation import Laplace
-from approxmcmc.targets.groups.linked import LIKE_KERNELS
+from approxmcmc.targets.groups.linked import WITHOUT_WARNINGS
 
 DRAWS = 8
 WIDER = 1.5
@@ -122,7 +122,7 @@ def _with_more_nodes(target: Any) -> Any:
     return better
 
 
-@LIKE_KERNELS
+@WITHOUT_WARNINGS
 def changes_of_error(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return the absolute changes of sum_g (l_K - l_2K), over all groups, from the first theta to each, in nats.
 
@@ -139,7 +139,7 @@ def changes_of_error(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.
     return np.where(np.isnan(total), np.inf, total)
 
 
-@LIKE_KERNELS
+@WITHOUT_WARNINGS
 def terms_of(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
     """Return the terms of `groups` at each of `thetas`; shape (thetas, groups)."""
     compiled = target.compile()
