@@ -102,6 +102,7 @@ RANGES = {
 }
 
 
+@pytest.mark.recompiles
 @pytest.mark.parametrize("name", RANGES)
 def test_the_range_of_residuals_is_bounded(name, rng):
     """Of a softmax everywhere, of others in a ball around the centre, and outside it is infinite."""

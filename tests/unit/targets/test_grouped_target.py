@@ -194,7 +194,7 @@ def test_a_row_of_weight_three_is_three_equal_rows(case):
     np.testing.assert_allclose(expanded(weighted, theta)[:, 1:], expanded(repeated, theta)[:, 1:], rtol=1e-7, atol=1e-9)
 
 
-def test_weights_that_are_none_are_refused():
+def test_weights_must_be_positive():
     data = Data("poisson", [1, 2, 8])
     with pytest.raises(InvalidInputError, match="GroupedTarget: weights must be positive, found 0 in row 0"):
         data.target(n_nodes=8, weights=np.arange(11))
@@ -219,6 +219,7 @@ def test_a_shape_may_be_a_parameter(sign):
     assert bends == pytest.approx(hessian[upper], rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.recompiles
 def test_the_trace_has_the_shape_and_its_prior_is_log_normal():
     data = Data("negative binomial", [1, 2, 8])
     target = data.target(at=[*data.center, 0.0], n_nodes=8, shape=None, shape_scale=4.0, effect_scale=2.0)
