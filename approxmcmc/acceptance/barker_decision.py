@@ -152,6 +152,7 @@ def acceptance_log_odds(moments: np.ndarray, n: int, n_obs: int, log_rest: float
         return estimate
     variance = log_ratio_variance(moments, n, n_obs, test.temperature)
     spread = math.sqrt(test.target_variance - variance)
+    # The smaller of the two is 1 - A for Delta* > 0, else A: a mean of Phi(-(abs(Delta*) +- Y_j) / spread).
     sign = 1.0 if estimate > 0.0 else -1.0
     tail = 0.0
     for j in range(test.atoms.shape[0]):

@@ -280,6 +280,7 @@ def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = 
     n_obs = float(looks[-1])
     if delta == 0.0:
         return np.full_like(n, np.inf), np.full_like(n, np.inf)
+    # delta_j; they add up to at most delta, because the sum of j^-p over j >= 1 is at most p / (p - 1).
     spent = (p - 1.0) / (p * np.arange(1.0, len(n) + 1.0) ** p) * delta
     if bound == "bernstein":
         log_factor = np.log(3.0 / spent)

@@ -75,6 +75,8 @@ def whiten(upper: np.ndarray, center: np.ndarray, theta: np.ndarray, out: np.nda
     """Write phi = L^-1 (theta - center) to `out`."""
     for j in range(theta.shape[0]):
         out[j] = theta[j] - center[j]
+    # Forward substitution by columns of L. After step j the entries up to j are phi, and the others are what the
+    # columns after j must still give: (theta - center)_i - sum_{k <= j} L_ik phi_k.
     for j in range(theta.shape[0]):
         row = upper[j]
         value = out[j] / row[j]
@@ -94,6 +96,7 @@ def factor(matrix: np.ndarray, lower: np.ndarray) -> None:
             total = matrix[i, j]
             for k in range(j):
                 total -= lower[i, k] * lower[j, k]
+            # A NaN pivot makes all later columns NaN, so the last entry of the diagonal shows whether a factor exists.
             if i == j:
                 lower[j, j] = math.sqrt(total) if total > 0.0 else math.nan
             else:
@@ -111,6 +114,8 @@ def couple_noise(rng: np.random.Generator, xi: np.ndarray, z: np.ndarray) -> boo
     for j in range(xi.shape[0]):
         square += z[j] * z[j]
         change += xi[j] * z[j]
+    # Chain Y proposes the point of X if its noise is xi + z, so the two agree with probability min(1, r),
+    # log r = log N(xi + z; 0, I) - log N(xi; 0, I). The uniform number is in (0, 1].
     if math.log(1.0 - rng.random()) <= -change - 0.5 * square:
         return True
     if square > 0.0:

@@ -41,6 +41,7 @@ def kick(time: float, scale: np.ndarray, upper: np.ndarray, gradient: np.ndarray
             for i in range(j, dim):
                 force += row[i] * gradient[i]
         change = time * force
+        # (v + change)^2 / 2 - v^2 / 2, without the difference of two large numbers
         gained += change * (velocity[j] + 0.5 * change)
         velocity[j] += change
     return gained

@@ -48,7 +48,7 @@ def add_noise(rng: np.random.Generator, alpha: float, scale: np.ndarray, upper: 
     for j in range(out.shape[0]):
         z = rng.standard_normal()
         squared += z * z
-        if upper.shape[0] == 0:
+        if upper.shape[0] == 0:  # a diagonal M
             out[j] += spread * scale[j] * z
         else:
             add_column(upper, j, spread * z, out)

@@ -88,12 +88,15 @@ def write_scores(
     covariance[:] = 0.0
     dim = theta.shape[0]
     for position in range(minibatch.batch_size):
+        # score = g_i(theta) - g_i(anchor) of one datum
         score[:] = 0.0
         if minibatch.anchor.shape[0] > 0:
             minibatch.add_gradient(minibatch.anchor, minibatch.data, minibatch.order, position, position + 1, score)
             for j in range(dim):
                 score[j] = -score[j]
         minibatch.add_gradient(theta, minibatch.data, minibatch.order, position, position + 1, score)
+        # With d the datum's distance from the mean of the first i, sum (g - mean)(g - mean)' grows by i / (i + 1) d d',
+        # and the mean moves by d / (i + 1). Only the lower triangle is summed.
         for j in range(dim):
             score[j] -= mean[j]
         shrink = position / (position + 1.0)

@@ -117,6 +117,7 @@ def couple_correlated(
 @compiled
 def adapt_factor(state: WalkState, acceptance: float, step: int) -> None:
     """Tune the factor to the target acceptance rate; `step` counts tuning steps from 0."""
+    # Robbins-Monro: steps t^-0.6 have an infinite sum and a finite sum of squares.
     state.log_factor[0] += (acceptance - state.target_acceptance) / (step + 1.0) ** 0.6
 
 

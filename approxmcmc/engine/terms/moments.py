@@ -58,6 +58,11 @@ def _powers(values: np.ndarray, count: int, mean: float) -> tuple[float, float, 
 @compiled
 def merge(moments: np.ndarray, values: np.ndarray, count: int) -> None:
     """Update the moments by the sample ``values[:count]``, count >= 1."""
+    # With n_a values so far, n_b new ones, n = n_a + n_b and d the new mean minus the old one (Pebay 2008):
+    #   M2 = M2_a + M2_b + d^2 n_a n_b / n
+    #   M3 = M3_a + M3_b + d^3 n_a n_b (n_a - n_b) / n^2 + 3 d (n_a M2_b - n_b M2_a) / n
+    #   M4 = M4_a + M4_b + d^4 n_a n_b (n_a^2 - n_a n_b + n_b^2) / n^3
+    #        + 6 d^2 (n_a^2 M2_b + n_b^2 M2_a) / n^2 + 4 d (n_a M3_b - n_b M3_a) / n
     mean = total(values, count) / count
     m2, m3, m4 = _powers(values, count, mean)
     smallest = moments[SMALLEST]
@@ -68,10 +73,10 @@ def merge(moments: np.ndarray, values: np.ndarray, count: int) -> None:
     before = moments[N]
     after = before + count
     shift = mean - moments[MEAN]
-    # shares of the two samples
     a = before / after
     b = count / after
     shift_squared = shift * shift
+    # The highest power first: it needs the lower ones of the values so far.
     moments[M4] += (
         m4
         + shift_squared * shift_squared * before * b * (a * a - a * b + b * b)

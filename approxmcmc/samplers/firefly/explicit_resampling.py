@@ -87,6 +87,7 @@ def redraw_bright(rng: np.random.Generator, bright: Bright, state: ExplicitState
         datum = state.picked[k]
         state.is_picked[datum] = 0
         place = bright.position[datum]
+        # P(z_i = 0) = 1 / (1 + odds)
         if rng.random() < 1.0 / (1.0 + math.exp(min(MOST_LOG_ODDS, bright.log_odds[place]))):
             make_dark(bright, place)
 
@@ -103,7 +104,7 @@ def redraw_dark(
         state.is_picked[datum] = 0
         if not gap >= LEAST_GAP:
             return False
-        if rng.random() < -math.expm1(-gap):
+        if rng.random() < -math.expm1(-gap):  # P(z_i = 1) = (L_i - B_i) / L_i = 1 - exp(-gap)
             make_bright(bright, datum, log_odds_of(gap))
     return True
 

@@ -76,6 +76,8 @@ def weigh_states(streams: Streams, state: GibbsState, site: int, count: np.ndarr
     table = counts.table[first : first + state.sites.n_terms[site]]
     for k in range(n_states):
         log_weights[k] = 0.0
+    # The draws are arrivals of a Poisson process of rate 1 up to lambda + L. A term may be drawn several times; each
+    # draw that is kept adds 1 to its count s_n.
     now = 0.0
     end = counts.expected[site]
     value[EXPECTED_READS] += end
@@ -92,8 +94,8 @@ def weigh_states(streams: Streams, state: GibbsState, site: int, count: np.ndarr
             least = counts.terms[0, i]
             for k in range(1, n_states):
                 least = min(least, counts.terms[k, i])
-            added = shift * counts.weights[i]
-            largest = (1.0 + shift) * counts.weights[i]
+            added = shift * counts.weights[i]  # c_n
+            largest = (1.0 + shift) * counts.weights[i]  # c_n + M_n
             if streams.order.random() * largest < added + (counts.terms[before, i] - least):
                 for k in range(n_states):
                     log_weights[k] += math.log(added + (counts.terms[k, i] - least))
@@ -129,9 +131,10 @@ def flip_given_counts(streams: Streams, state: GibbsState, site: int, count: np.
     weigh_states(streams, state, site, count, value)
     n_states = state.sites.n_states[site]
     before = int(state.theta[site])
+    # Uniform among the other states, so the proposal is symmetric.
     chosen = (before + 1 + int(streams.proposal.random() * (n_states - 1))) % n_states if n_states > 1 else before
     log_ratio = state.log_weights[chosen] - state.log_weights[before]
-    if not -streams.uniform.standard_exponential() < log_ratio:
+    if not -streams.uniform.standard_exponential() < log_ratio:  # minus an exponential variable is log u
         chosen = before
     return settle_site(state, site, before, chosen, count)
 

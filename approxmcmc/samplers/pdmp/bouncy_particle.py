@@ -54,7 +54,7 @@ def turn(rng: np.random.Generator, flight: Flight) -> None:
 
 @compiled
 def reflect(flight: Flight, normal: np.ndarray) -> None:
-    """Reflect the velocity at the plane with this normal."""
+    """Reflect the velocity at the plane with this normal; its length, which `gain` holds, remains the same."""
     along = squared = 0.0
     for j in range(normal.shape[0]):
         along += flight.velocity[j] * normal[j]

@@ -61,13 +61,14 @@ class Dynamics(NamedTuple):
 def arrival(rate: float, growth: float, exponential: float) -> float:
     """Return the t with integral_0^t max(0, rate + growth s) ds = exponential; inf if no t solves it."""
     waiting = 0.0
-    if rate < 0.0:
+    if rate < 0.0:  # nothing happens until the rate has grown to 0
         if not growth > 0.0:
             return math.inf
         waiting = -rate / growth
         rate = 0.0
+    # rate t + growth t^2 / 2 = exponential, solved in the form of the root that does not cancel.
     squared = rate * rate + 2.0 * growth * exponential
-    if squared < 0.0:
+    if squared < 0.0:  # the rate falls to 0 before the integral is reached
         return math.inf
     denominator = rate + math.sqrt(squared)
     return waiting + 2.0 * exponential / denominator if denominator > 0.0 else math.inf
@@ -215,6 +216,8 @@ def make_step(
         squared = fly(flight, 0.0)
         left = state.spacing
         to_turn = plan(rng, flight)
+        # At the current position phi, `squared` is abs(phi)^2, `left` the time to the draw, and `to_turn` the time to
+        # the next turn without data.
         while left > 0.0:
             here = flight.gain[0] * row_rate(split.totals, squared)
             span = min(left, to_turn)
@@ -224,7 +227,7 @@ def make_step(
             most = flight.gain[0] * row_rate(split.totals, widest)
             time = rng.standard_exponential() / most if most > 0.0 else math.inf
             value[EXPECTED_READS] += most * min(time, span)
-            if time < span:
+            if time < span:  # a row is proposed
                 squared = fly(flight, time)
                 left -= time
                 to_turn -= time
@@ -243,7 +246,7 @@ def make_step(
                     count[EVENTS] += 1
                     count[ROW_EVENTS] += 1
                     to_turn = plan(rng, flight)
-            else:
+            else:  # no row in this span; exponential times have no memory, so the next span draws a new one
                 turns = span == to_turn
                 squared = fly(flight, span)
                 left = 0.0 if span == left else left - span

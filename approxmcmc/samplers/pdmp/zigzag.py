@@ -38,8 +38,8 @@ def plan(rng: np.random.Generator, flight: Flight) -> float:
 def turn_round(flight: Flight, j: int) -> None:
     """Reverse the velocity of coordinate j, and update H v."""
     flight.velocity[j] = -flight.velocity[j]
-    row = flight.curvature[j]
-    twice = 2.0 * flight.velocity[j]
+    row = flight.curvature[j]  # H is symmetric: its column j
+    twice = 2.0 * flight.velocity[j]  # the change of v_j
     for k in range(row.shape[0]):
         flight.change[k] += twice * row[k]
 

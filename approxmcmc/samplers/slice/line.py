@@ -41,7 +41,7 @@ def draw_direction(rng: np.random.Generator, state: SliceState) -> None:
         for j in range(direction.shape[0]):
             direction[j] = widths[j] if j == chosen else 0.0
         return
-    squared = 0.0
+    squared = 0.0  # a normal vector, divided by its length, is uniform on the sphere
     for j in range(direction.shape[0]):
         direction[j] = rng.standard_normal()
         squared += direction[j] * direction[j]
@@ -95,6 +95,9 @@ def make_slice_move(is_inside: Callable[..., int], forget: Callable[..., None]) 
     def move(streams: Streams, state: Any, log_height: float, count: np.ndarray, value: np.ndarray) -> int:
         rng = streams.proposal
         max_steps = state.proposal.max_steps
+        # Theta is at t = 0. An interval of length 1 is placed at random around it, and the steps by which it may grow
+        # are divided at random between its ends (figure 3). So every point of the slice in the interval would have led
+        # to the same interval with the same probability.
         left = -rng.random()
         right = left + 1.0
         steps_left = int(rng.random() * max_steps)
@@ -105,6 +108,7 @@ def make_slice_move(is_inside: Callable[..., int], forget: Callable[..., None]) 
         right = step_out(streams, state, right, 1.0, steps_right, log_height, count, value)
         if math.isnan(right):
             return FAILED
+        # Shrink to each rejected point, on its side of theta (figure 5): t = 0 stays inside, and it is in the slice.
         for _ in range(MOST_SHRINKS):
             t = left + rng.random() * (right - left)
             inside = is_inside(streams, state, t, log_height, count, value)
