@@ -93,6 +93,7 @@ def sparse_factor(precision: np.ndarray) -> SparseFactor | None:
 @compiled
 def solve(factor: SparseFactor, x: np.ndarray) -> None:
     """Replace x by G^-1 x."""
+    # Forward substitution by columns of G: D^1/2 with B' D^-1/2 below it, then Lambda.
     for k in range(factor.inner.shape[0]):
         value = x[factor.inner[k]] / factor.roots[k]
         x[factor.inner[k]] = value
@@ -109,6 +110,7 @@ def solve(factor: SparseFactor, x: np.ndarray) -> None:
 @compiled
 def solve_transposed(factor: SparseFactor, x: np.ndarray) -> None:
     """Replace x by G'^-1 x, which has the covariance P^-1 if x has the covariance I."""
+    # Backward substitution by rows of G': Lambda' first, because the inner parameters need the rest.
     for j in range(factor.rest.shape[0] - 1, -1, -1):
         row = factor.upper[j]
         value = x[factor.rest[j]]

@@ -66,6 +66,8 @@ def propose(
     phi_there = state.phi_there
     recall(state, theta)
     assign(out, center)
+    # The proposal is reversible with respect to N(c, L L'), so log q(theta|theta') - log q(theta'|theta) is
+    # (|phi'|^2 - |phi|^2) / 2. It is summed as products, because the difference of two large squares loses digits.
     change = 0.0
     for j in range(theta.shape[0]):
         phi_there[j] = rho * phi[j] + spread * rng.standard_normal()

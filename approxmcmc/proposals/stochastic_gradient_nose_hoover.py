@@ -65,6 +65,7 @@ def adjust_friction(time: float, velocity: np.ndarray, friction: np.ndarray) -> 
 @compiled
 def spread_at(friction: float, noise: float, time: float) -> float:
     """Return the standard deviation of the noise over a time t, sqrt(A (1 - exp(-2 xi t)) / xi); A is `noise`."""
+    # The variance is 2 A t (1 - exp(-decay)) / decay; for xi near 0 it is 2 A t.
     decay = 2.0 * friction * time
     share = -math.expm1(-decay) / decay if abs(decay) > 1e-8 else 1.0
     return math.sqrt(2.0 * noise * time * share)

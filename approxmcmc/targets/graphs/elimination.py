@@ -83,6 +83,8 @@ def transitions(
     """
     n = binomials.shape[0] - 1
     for word in words[:-1]:
+        # From the lowest bit up: zeros before the first one are vertices without an edge to eliminated vertices, zeros
+        # between the first and the second one are vertices with one edge, and so on.
         c = np.zeros(n + 2, np.int64)  # vertices left, by degree
         top = 0
         left = 0
@@ -95,13 +97,15 @@ def transitions(
         classes = top + 1
         while c[top] == 0:
             top -= 1
-        c[top] -= 1
+        c[top] -= 1  # the next vertex to eliminate is one of the highest degree
         k = np.zeros(n + 2, np.int64)  # new neighbours, by degree: an odometer from 0 to c
         while True:
             target = 0
             position = 0
             product = 1
             total = 0
+            # Class i keeps c_i - k_i vertices and gets k_{i-1} from the class below; a one ends it. The zeros that
+            # remain are the new class of the highest degree.
             for i in range(classes):
                 position += c[i] - k[i] + (k[i - 1] if i > 0 else 0)
                 target |= 1 << position

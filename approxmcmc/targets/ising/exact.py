@@ -113,6 +113,7 @@ def forward_moments(t: float, within: np.ndarray, width: int, length: int, table
                     db = dv[y]
                     dda = ddv[x]
                     ddb = ddv[y]
+                    # D(t b) = t (b + D b) and D^2(t b) = t (b + 2 D b + D^2 b)
                     v[x] = a + t * b
                     v[y] = b + t * a
                     dv[x] = da + t * (b + db)
@@ -122,6 +123,7 @@ def forward_moments(t: float, within: np.ndarray, width: int, length: int, table
         largest = 0.0
         for x in range(v.shape[0]):
             d = float(within[x])
+            # D(t^d v) = t^d (d v + D v), and D^2 in the same way; the highest derivative first, as it reads the others
             weight = t ** within[x]
             ddv[x] = weight * (ddv[x] + 2.0 * d * dv[x] + d * d * v[x])
             dv[x] = weight * (dv[x] + d * v[x])
