@@ -44,22 +44,22 @@ def environment_line(plan: Plan, store: Store, *, sample: "Callable[..., xr.Data
     None if all finished cells come from this environment. Cells of an earlier version of the code are stale, and do not
     count.
     """
-    records = latest(plan, store.records())
-    environments = store.provenance()
     cells = {cell.key: cell for cell in plan.cells}
-    done = [
-        record
-        for record in records.values()
-        if record["status"] == "done" and record["key"] in cells and record["provenance"] in environments
-    ]
-    if not done:
+    environments = store.provenance()
+    if not environments:
         return None
     now = collect()
     changes = {name: differences(facts, now) for name, facts in environments.items()}
-    others = [record for record in done if changes[record["provenance"]]]
+    others = [
+        (record, changed)
+        for record in latest(plan, store.records()).values()
+        if record["status"] == "done"
+        and record["key"] in cells
+        and (changed := changes.get(record["provenance"] or "", []))
+    ]
     if not others:
         return None
-    record = min(others, key=lambda each: each["wall_seconds"])
+    record, changed = min(others, key=lambda other: other[0]["wall_seconds"] or 0.0)
     cell = cells[record["key"]]
     count = min(REPEATED, record["draws"])
     repeated, again = repeat(plan, cell, count, sample=sample)
@@ -73,4 +73,4 @@ def environment_line(plan: Plan, store: Store, *, sample: "Callable[..., xr.Data
             f"{which} are not the same. Name another --store for results of one environment; the page lists both under "
             "provenance"
         )
-    return f"environment changed: {', '.join(changes[record['provenance']])}. Of {len(others)} finished cells, {found}."
+    return f"environment changed: {', '.join(changed)}. Of {len(others)} finished cells, {found}."
