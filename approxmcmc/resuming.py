@@ -159,7 +159,8 @@ def _with_more(run_file: RunFile, draws: int | None) -> Settings:
 
 def _sampler_of(run_file: RunFile) -> Any:
     """Return the sampler of a run, built from its settings; None if the library chose it."""
-    described_as = run_file.asked["sampler"]
+    with run_file.reading():
+        described_as = run_file.asked["sampler"]
     if described_as is None:
         return None
     try:

@@ -34,6 +34,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
+from approxmcmc.contracts.arguments import is_number
 from approxmcmc.engine.checks import checked_integer, of_another_type
 from approxmcmc.engine.files.checksums import has_checksum, why_damaged
 from approxmcmc.errors import InvalidInputError
@@ -151,12 +152,16 @@ def _from_tree(text: Mapping[str, Any], tree: xr.DataTree) -> Checkpoint:
 
 
 def _check_progress(chain: Mapping[str, Any]) -> None:
-    """Raise unless the numbers of rows and steps of a chain are possible, and its tables have as many rows."""
+    """Raise unless the numbers of rows, steps and seconds of a chain are possible, and its tables have as many rows."""
     for name, least in (("done", 0), ("thin", 1)):
         tuning, drawing = chain[name]
         checked_integer(tuning, name, least)
         checked_integer(drawing, name, least)
     checked_integer(chain["every"], "every")
+    checked_integer(chain["begun"], "begun", 0)
+    elapsed, on_processor = chain["seconds"]
+    if not (is_number(elapsed) and is_number(on_processor)):
+        raise ValueError(f"the seconds of a chain must be two numbers, found {chain['seconds']!r}")
     rows = {name: len(chain[name]) for name in RECORDS}
     if set(rows.values()) != {chain["done"][1]}:
         raise ValueError(f"a chain has made {chain['done'][1]} draws, and its tables have {rows} rows")

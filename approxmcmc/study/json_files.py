@@ -67,6 +67,7 @@ def json_object(stored: bytes, *needed: str, fields: type | None = None) -> dict
     return content
 
 
+LONGEST_NAME = 100  # of a study or of its parts: two of them are joined in names of files, of 255 bytes at most
 LOST = "it is missing, and its report says that it was written"
 
 
@@ -101,11 +102,16 @@ def plain(value: Any) -> Any:
 
 
 def check_name(role: str, name: str) -> None:
-    """Raise StudyError unless the name of a `role` (study, preset, target, sampler) is valid as a file name."""
+    """Raise StudyError unless the name of a `role` (study, preset, target, sampler) is valid in the name of a file."""
     pattern = r"[a-z0-9][a-z0-9_-]*" if role in ("study", "preset") else r"[A-Za-z0-9][A-Za-z0-9_.-]*"
     if not isinstance(name, str) or not re.fullmatch(pattern, name):
         marks = "'_' and '-', in lower case" if role in ("study", "preset") else "'_', '-' and '.'"
         raise StudyError(
             f"The name of a {role} is used for files, so it must start with a letter or digit and contain only "
             f"letters, digits, {marks}; found {name!r}."
+        )
+    if len(name) > LONGEST_NAME:
+        raise StudyError(
+            f"The name of a {role} is used for files, so it must have at most {LONGEST_NAME} characters; found "
+            f"{len(name)}, {name[:20]!r} and so on."
         )

@@ -109,19 +109,24 @@ def forged_checkpoints(folder: Path, path: Path) -> Iterator[tuple[str, bytes]]:
     tree = xr.open_datatree(path, engine="netcdf4").load()
     tree.close()
     text = json.loads(tree["checkpoint"]["about"].item())
-    for where, value in FORGED_FIELDS.items():
+    for where, value in [*FORGED_FIELDS.items(), *((name, MISSING) for name in REMOVED_FIELDS)]:
         other = copy.deepcopy(text)
         *parents, last = where.split(".")
         place = other
         for name in parents:
             place = place[int(name) if isinstance(place, list) else name]
-        place[int(last) if isinstance(place, list) else last] = value
+        if value is MISSING:
+            del place[last]
+        else:
+            place[int(last) if isinstance(place, list) else last] = value
         tree["checkpoint"]["about"] = xr.Variable((), json.dumps(other))
         tree.to_netcdf(folder / "forged.nc", engine="netcdf4")
         add_checksum(folder / "forged.nc")
-        yield where, (folder / "forged.nc").read_bytes()
+        yield f"{where} = {value}", (folder / "forged.nc").read_bytes()
 
 
+MISSING = object()
+REMOVED_FIELDS = ("about.asked.sampler", "about.asked.target", "about.made.starts", "snapshot.seconds", "columns")
 FORGED_FIELDS: dict[str, Any] = {
     "format": 99,
     "about": [],
@@ -145,6 +150,9 @@ FORGED_FIELDS: dict[str, Any] = {
     "snapshot.chains": {},
     "snapshot.chains.0.done": "x",
     "snapshot.chains.0.every": 0,
+    "snapshot.chains.0.begun": "x",
+    "snapshot.chains.0.seconds.0": "x",
+    "snapshot.chains.0.seconds.1": None,
     "snapshot.chains.0.layout": [["x", "|O", 10**9]],
     "snapshot.chains.0.streams": {},
     "snapshot.chains.0.streams.proposal": {"bit_generator": "MT19937"},

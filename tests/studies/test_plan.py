@@ -65,6 +65,8 @@ def test_a_knob_needs_different_values(values):
         ({"samplers": {"a": ToySampler(), "a[]": ToySampler()}}, "found 'a\\[\\]'"),
         ({"presets": {"smoke": {"replicate": 1}}}, "did you mean 'replicates'"),
         ({"samplers": {"walk": amc.RandomWalk(0.1)}}, r"'walk' needs a sampler .*found RandomWalk\("),
+        ({"name": "a" * 101}, "name of a study .* at most 100 characters; found 101, 'aaaa"),
+        ({"targets": {"a" * 101: ToyTarget}}, "name of a target .* at most 100 characters; found 101"),
         ({"samplers": {"walk": ToySampler}}, "found the class ToySampler, not an object"),
         ({"samplers": {"nuts": vary(dict, a=knob(1, 2))}}, r"'nuts\[a=1\]' needs a sampler .*found {'a': 1}"),
     ],
