@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import Variables
-from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.sources import DataSource, as_source
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.sources import Arrays, DataSource, as_source
+from approxmcmc.sources.indicators import IndicatorColumns, Levels
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import design_matrix, design_source
 from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, labels_of, read_part
@@ -132,35 +133,48 @@ class NumberColumns(NamedTuple):
 
 
 def read_numbers(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str) -> NumberColumns:
-    """Return X as numbers: a column of text of a DataFrame becomes a column of 0 and 1 for each level with an effect.
+    """Return X as numbers: a column of text or categories becomes a column of 0 and 1 for each level with an effect.
 
     Such a column is called ``town[york]``. For models whose rows have one dense predictor.
     """
     reference_levels: Mapping[str, str] = {}
-    if names := categorical_columns(X):
-        if as_source(X) is not None:
-            raise IncompatibleError(
-                f"{who}: X is a source with the columns of categories {', '.join(map(repr, names))}; their columns of "
-                "0 and 1 would be held in memory. Store these as numbers, or give X as a DataFrame"
-            )
+    if categorical_columns(X):
         table = _of_table(X, intercept=intercept, treats_all=intercept, coef_names=coef_names, who=who)
         reference_levels = table.reference_levels
         intercept = False
         coef_names = []
-        columns = []
-        for part in table.parts(len(X), who=who):
-            labels = table.labels[str(part.variable)]
-            if part.codes is None:
-                assert part.X is not None
-                columns.append(part.X)
-                coef_names += labels
-            else:
-                columns.append(part.codes[:, None] == np.arange(len(labels)))
-                coef_names += [f"{part.variable}[{label}]" for label in labels]
-        X = np.column_stack(columns).astype(np.float64)
+        for variable in table.designs:
+            labels = table.labels[variable]
+            coef_names += labels if variable == "beta" else [f"{variable}[{label}]" for label in labels]
+        X = _matrix_of(table, len(X), who=who) if as_source(X) is None else _source_of(table, coef_names)
     X = design_source(X, intercept=intercept)
     matrix, response, names_of_columns = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
     return NumberColumns(X, matrix, response, names_of_columns, reference_levels)
+
+
+def _matrix_of(table: DesignColumns, n: int, *, who: str) -> np.ndarray:
+    """Return the columns of numbers and of 0 and 1 of a DataFrame with n rows."""
+    columns = []
+    for part in table.parts(n, who=who):
+        if part.codes is None:
+            assert part.X is not None
+            columns.append(part.X)
+        else:
+            columns.append(part.codes[:, None] == np.arange(len(table.labels[str(part.variable)])))
+    return np.column_stack(columns).astype(np.float64)
+
+
+def _source_of(table: DesignColumns, names: Sequence[str]) -> IndicatorColumns:
+    """Return the same columns of a source, as a source."""
+    parts: list[DataSource | Levels] = []
+    for variable, design in table.designs.items():
+        if variable == "beta":
+            parts.append(design if isinstance(design, DataSource) else Arrays(design))
+        else:
+            n_levels = len(table.labels[variable])
+            codes = 1 + np.arange(n_levels) if isinstance(design, Treatment) else np.arange(n_levels)
+            parts.append(Levels(design.column if isinstance(design, Treatment) else design, codes))
+    return IndicatorColumns(parts, names)
 
 
 def spread(part: PredictorPart, first: int, step: int) -> PredictorPart:

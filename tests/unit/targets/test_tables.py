@@ -7,8 +7,9 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import ALL_ROWS
-from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.sources import ParquetFolder
+from approxmcmc.errors import InvalidInputError
+from approxmcmc.sources import Arrays, DaskFrame, ParquetFolder
+from approxmcmc.sources.parts import make_part, recipe_of, why_here
 from approxmcmc.targets.predictors.target import PredictorTarget
 
 N = 60
@@ -234,9 +235,33 @@ def test_a_table_in_groups_is_its_matrix_of_indicators(model, rng):
         model(table, y, groups, coef_names=["x"])
 
 
-def test_categories_of_a_source_are_not_spread_in_memory(tmp_path, rng):
-    kinds = pd.Categorical(np.array(["b", "a"])[np.arange(8) % 2])
-    pd.DataFrame({"x": rng.normal(size=8), "kind": kinds}).to_parquet(tmp_path / "rows.parquet")
+@pytest.mark.recompiles
+@pytest.mark.parametrize("intercept", [True, False])
+def test_categories_of_a_source_in_groups_are_columns_of_0_and_1(tmp_path, rng, intercept):
+    n = 24
+    kinds = pd.Categorical(np.array(["b", "a", "c", "a"])[np.arange(n) % 4])
+    table = pd.DataFrame({"x": rng.normal(size=n), "kind": kinds, "k": np.arange(n) % 7})
+    table.iloc[:10].to_parquet(tmp_path / "rows_0.parquet")
+    table.iloc[10:].to_parquet(tmp_path / "rows_1.parquet")
     rows = ParquetFolder(tmp_path)
-    with pytest.raises(IncompatibleError, match="columns of categories 'kind'"):
-        normal_groups(rows, rng.normal(size=8), np.arange(8) % 3)
+    groups = np.repeat(np.arange(4), 6)
+    y = rng.normal(size=n)
+    for columns in (["x", "kind", "k"], ["kind"]):
+        of_source = normal_groups(rows[columns], y, groups, intercept=intercept)
+        of_table = normal_groups(table[columns], y, groups, intercept=intercept)
+        assert of_source.variables.coords == of_table.variables.coords
+        assert of_source.setup_attrs.get("reference_levels") == of_table.setup_attrs.get("reference_levels")
+        assert all(np.array_equal(ours, theirs) for ours, theirs in zip(of_source.data, of_table.data, strict=True))
+    counts = Arrays(np.round(np.abs(y)))
+    settings = {"family": "poisson", "n_nodes": 3, "intercept": intercept}
+    whole = amc.targets.GroupedTarget(rows, counts, Arrays(groups), **settings)
+    assert why_here(whole) == ""
+    part = make_part(recipe_of(whole), 0, whole.n_obs).target
+    np.testing.assert_array_equal(part.data[0], whole.data[0])
+
+
+def test_a_category_that_is_missing_in_a_source_is_refused():
+    kinds = pd.Categorical(["b", "a", None, "a"])
+    table = pd.DataFrame({"x": np.ones(4), "kind": kinds})
+    with pytest.raises(InvalidInputError, match="block 0 has missing values"):
+        normal_groups(DaskFrame(dd.from_pandas(table, npartitions=1)), np.ones(4), np.arange(4))
