@@ -191,7 +191,9 @@ def design_for_pairs(
     _check(error, criterion, boundaries)
     began = time.perf_counter()
     log_ratio, tau, weight = _checked_pairs(pairs, weights)
-    impossible = bool(np.isinf(tau).any())  # one datum of probability 0 decides, and a subset may miss it
+    # A pair with a datum of probability 0 has an infinite scale, and log ratio -inf: that datum decides, and a subset
+    # may miss it. `_checked_pairs` leaves such pairs out, so all are asked.
+    impossible = bool(np.isinf(np.asarray(pairs[1], dtype=np.float64)).any())
     sizes = _batch_sizes(batch_sizes, n_obs)
     rows = []
     for shape in BOUNDARIES[boundaries]:
