@@ -93,7 +93,7 @@ def closed_classes(matrix: np.ndarray) -> list[np.ndarray]:
     return [np.flatnonzero(label == k) for k in range(count) if k not in left]
 
 
-def stationary_law(matrix: np.ndarray) -> np.ndarray:
+def stationary_distribution(matrix: np.ndarray) -> np.ndarray:
     """Return the probability vector p with p T = p; shape (n,).
 
     States are eliminated one by one; what remains is the chain observed on the other states (Grassmann, Taksar and
@@ -122,9 +122,9 @@ def stationary_law(matrix: np.ndarray) -> np.ndarray:
     for k in range(1, len(closed)):
         probabilities[k] = probabilities[:k] @ chain[:k, k]
         probabilities[: k + 1] /= probabilities[: k + 1].sum()
-    law = np.zeros(len(matrix))
-    law[closed] = probabilities
-    return law
+    stationary = np.zeros(len(matrix))
+    stationary[closed] = probabilities
+    return stationary
 
 
 def contraction(matrix: np.ndarray) -> float:
@@ -134,8 +134,8 @@ def contraction(matrix: np.ndarray) -> float:
     return 0.5 * float(pdist(matrix, "cityblock").max()) if len(matrix) > 1 else 0.0
 
 
-def contractions(matrix: np.ndarray, law: np.ndarray, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return eta_k and sup_x d_v(T^k(x, .), S_0) for k = 1, 2, ..., `n_steps`; T is `matrix` and S_0 is `law`.
+def contractions(matrix: np.ndarray, stationary: np.ndarray, n_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return eta_k and sup_x d_v(T^k(x, .), S_0) for k = 1, 2, ..., `n_steps`; T is `matrix` and S_0 is `stationary`.
 
     Both arrays end earlier if eta_k falls below `NEGLIGIBLE`.
     """
@@ -145,18 +145,18 @@ def contractions(matrix: np.ndarray, law: np.ndarray, n_steps: int) -> tuple[np.
     for _ in range(n_steps):
         power = power @ matrix
         etas.append(min(contraction(power), 1.0))
-        distances.append(min(float(row_distances(power, law).max()), 1.0))
+        distances.append(min(float(row_distances(power, stationary).max()), 1.0))
         if etas[-1] < NEGLIGIBLE:
             break
     return np.array(etas), np.array(distances)
 
 
-def asymptotic_variance(matrix: np.ndarray, law: np.ndarray, values: np.ndarray) -> float:
+def asymptotic_variance(matrix: np.ndarray, stationary: np.ndarray, values: np.ndarray) -> float:
     """Return lim n Var(mean of f over n steps), given the stationary distribution; f by state, shape (n,)."""
-    centred = values - law @ values
+    centred = values - stationary @ values
     n = len(matrix)
-    solution = np.linalg.solve(np.eye(n) - matrix + np.outer(np.ones(n), law), centred)
-    return float((law * centred * (2.0 * solution - centred)).sum())
+    solution = np.linalg.solve(np.eye(n) - matrix + np.outer(np.ones(n), stationary), centred)
+    return float((stationary * centred * (2.0 * solution - centred)).sum())
 
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from approxmcmc.bounds.finite import asymptotic_variance, checked_matrix, stationary_law
+from approxmcmc.bounds.finite import asymptotic_variance, checked_matrix, stationary_distribution
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.errors import InvalidInputError
 
@@ -100,7 +100,7 @@ def long_run_risk(
             f"long_run_risk: values must hold one number for each of the {len(exact)} states of T, "
             f"found shape {f.shape}"
         )
-    exact_mean = float(stationary_law(exact) @ f)
+    exact_mean = float(stationary_distribution(exact) @ f)
     bias = np.empty(len(keys))
     variance = np.empty(len(keys))
     for k, key in enumerate(keys):
@@ -110,9 +110,9 @@ def long_run_risk(
                 f"long_run_risk: the matrix of {knob} = {key} must have the shape {exact.shape} of T, "
                 f"found {matrix.shape}"
             )
-        law = stationary_law(matrix)
-        bias[k] = float(law @ f) - exact_mean
-        variance[k] = asymptotic_variance(matrix, law, f)
+        stationary = stationary_distribution(matrix)
+        bias[k] = float(stationary @ f) - exact_mean
+        variance[k] = asymptotic_variance(matrix, stationary, f)
     labels = _labels(keys)
     risk = bias[:, None] ** 2 + (price * variance)[:, None] / budgets
     return xr.Dataset(

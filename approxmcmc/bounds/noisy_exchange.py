@@ -36,7 +36,7 @@ from approxmcmc.bounds.finite import (
     RIGOROUS,
     contractions,
     grid_of_points,
-    stationary_law,
+    stationary_distribution,
     transition_matrix,
 )
 from approxmcmc.bounds.statements import bound_factors, mitrophanov_factor
@@ -126,7 +126,7 @@ def noisy_exchange_errors(
         errors["factor"] = mitrophanov_factor(*constants)
     else:
         matrix = transition_matrix(target, sampler.exact_limit(target), grid).to_numpy()
-        errors["factor"] = bound_factors(*contractions(matrix, stationary_law(matrix), 500))["b5"]
+        errors["factor"] = bound_factors(*contractions(matrix, stationary_distribution(matrix), 500))["b5"]
     for name, loss in (("corollary_2_3", "mean_error"), ("theorem_bound", "lemma_3_1")):
         worth = HEURISTIC if heuristic else errors[loss].attrs["label"]
         errors[name] = ((), float(errors["factor"] * errors[loss].max()), {"label": worth})

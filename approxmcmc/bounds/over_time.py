@@ -46,7 +46,7 @@ from approxmcmc.bounds.finite import (
     contraction,
     contractions,
     row_distances,
-    stationary_law,
+    stationary_distribution,
 )
 from approxmcmc.bounds.noisy_exchange import law_of_ratios
 from approxmcmc.bounds.statements import bound_factors
@@ -105,14 +105,14 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
         sizes = f"{len(matrix)} and {len(matrix_hat)} states"
         raise InvalidInputError(f"T and T_hat must act on the same states; found {sizes}.")
     now = now_hat = starts = _starts(start, len(matrix))
-    law = stationary_law(matrix)
+    stationary = stationary_distribution(matrix)
     one_step = row_distances(matrix, matrix_hat)
     etas = [1.0]
     power = np.eye(len(matrix))
     errors = []
     rows = []
     for step in range(n_steps + 1):
-        rows.append((row_distances(now_hat, now), row_distances(now_hat, law), row_distances(now, law)))
+        rows.append((row_distances(now_hat, now), row_distances(now_hat, stationary), row_distances(now, stationary)))
         errors.append(now_hat @ one_step)  # E delta(x), one for each start
         if step < n_steps:
             now = now @ matrix
@@ -123,7 +123,7 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
     delta = one_step.max()
     b3 = delta * np.concatenate([[0.0], np.cumsum(etas[:-1])])
     b4 = [np.convolve(each, etas)[:n_steps] for each in np.array(errors).T]
-    factor = bound_factors(*contractions(matrix, law, max(n_steps, 500)))["b5"]
+    factor = bound_factors(*contractions(matrix, stationary, max(n_steps, 500)))["b5"]
     return xr.Dataset(
         {
             "tv": ("step", tv, {"long_name": "d_v of the two distributions: the truth", "units": "1"}),

@@ -34,7 +34,7 @@ from approxmcmc.bounds.finite import (
     checked_matrix,
     contractions,
     row_distances,
-    stationary_law,
+    stationary_distribution,
     total_variation,
 )
 from approxmcmc.contracts.arguments import naming_the_arguments
@@ -175,16 +175,16 @@ def exact(
     decided, found_decisions = _decision_error(T, T_hat)
     delta_max = decided if delta_max is None else float(delta_max)
     n_decisions = found_decisions if n_decisions is None else n_decisions
-    law = stationary_law(matrix)
-    law_hat = stationary_law(matrix_hat)
-    etas, distances = contractions(matrix, law, n_steps)
+    stationary = stationary_distribution(matrix)
+    stationary_hat = stationary_distribution(matrix_hat)
+    etas, distances = contractions(matrix, stationary, n_steps)
     one_step = row_distances(matrix, matrix_hat)
     if one_step.max() <= ROUNDING:
-        law_hat = law
-        one_step = np.zeros(len(law))
+        stationary_hat = stationary
+        one_step = np.zeros(len(stationary))
     delta = float(one_step.max())
-    e_delta = float(law_hat @ one_step)
-    tv = total_variation(law, law_hat)
+    e_delta = float(stationary_hat @ one_step)
+    tv = total_variation(stationary, stationary_hat)
     factors = bound_factors(etas, distances, constants)
     values = {name: factor * (e_delta if name == "b4" else delta) for name, factor in factors.items()}
     scalars = {"tv": tv, "delta": delta, "e_delta": e_delta, "sum_eta": factors["b3"]}
@@ -201,8 +201,8 @@ def exact(
             f"looseness_{name}": _ratio(value, tv),
         }
     data["eta"] = ("k", etas)
-    data["stationary"] = ("state", law)
-    data["stationary_hat"] = ("state", law_hat)
+    data["stationary"] = ("state", stationary)
+    data["stationary_hat"] = ("state", stationary_hat)
     attrs = {"n_decisions": n_decisions, "label_matrices": _label_of_matrices(T, T_hat)}
     bounds = xr.Dataset(data, coords={"k": np.arange(1, len(etas) + 1)}, attrs=attrs)
     return _described(bounds)

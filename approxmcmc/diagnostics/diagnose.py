@@ -12,7 +12,7 @@ from approxmcmc.contracts import VERDICTS, Finding, Verdict
 from approxmcmc.diagnostics.convergence import FEWEST_DRAWS, convergence, effective
 from approxmcmc.diagnostics.copies import copies
 from approxmcmc.diagnostics.drift import drift
-from approxmcmc.diagnostics.expansion_gates import expansion_gates
+from approxmcmc.diagnostics.expansion_checks import expansion_checks
 from approxmcmc.diagnostics.finite import finite
 from approxmcmc.diagnostics.further_runs import further_runs
 from approxmcmc.diagnostics.gates import Gate, accumulated_error, gates
@@ -57,7 +57,7 @@ def diagnose(trace: xr.DataTree) -> "pd.DataFrame":
     whether the errors of decisions add up; rank-normalised split R-hat (limit 1.01, or what chance explains if that is
     more), bulk and tail ESS (limit 100 per chain), from 100 draws per chain on [1]_; where chains started, and whether
     a search from far starts found other modes; which runs were made after failed checks, and whether their chains saw
-    other places; the gates of an expansion; whether rows that `update` added fit the posterior of the earlier ones.
+    other places; the checks of an expansion; whether rows that `update` added fit the posterior of the earlier ones.
     `sample`
     reports failed checks in one `SamplingWarning` and stores their names, joined by commas, in the posterior's
     attribute ``problems`` and their rows as JSON in ``diagnosis``.
@@ -116,7 +116,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
             *accumulated_error(audited, mixing, steps),
             *mixing,
             *of_modes,
-            *expansion_gates(posterior.attrs, settings, stats),
+            *expansion_checks(posterior.attrs, settings, stats),
         ]
     collected += drift(posterior.attrs)
     collected += further_runs(posterior, others_fail=any(finding.fires for finding in collected))

@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 import approxmcmc as amc
-from approxmcmc.bounds.finite import grid_of_points, stationary_law
+from approxmcmc.bounds.finite import grid_of_points, stationary_distribution
 from approxmcmc.diagnostics.decisions import clopper_pearson
 from approxmcmc.study.report import Table
 
@@ -95,7 +95,7 @@ def enumerable() -> list[Case]:
 def _enumerated(name: str, sampler: Any, form: str) -> Case:
     states = grid_of_points(field(), None)
     exact = np.exp(field().log_density(states))
-    law = stationary_law(amc.bounds.transition_matrix(field(), sampler, method="enumerate").to_numpy())
+    law = stationary_distribution(amc.bounds.transition_matrix(field(), sampler, method="enumerate").to_numpy())
     truth = law @ states - exact @ states / exact.sum()
 
     def draw(rng: np.random.Generator, n: int) -> np.ndarray:

@@ -12,7 +12,7 @@ import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.acceptance.laws.probability import exact_probability
 from approxmcmc.audits.replication import compile_replicate
-from approxmcmc.bounds.finite import stationary_law
+from approxmcmc.bounds.finite import stationary_distribution
 from approxmcmc.contracts import Population
 from approxmcmc.couplings import verdict
 from approxmcmc.couplings.meeting import maximal_coupling
@@ -121,7 +121,7 @@ class TestIdentity:
         self.holds(exact, approximate, np.arange(8) % 2.0)
 
     def holds(self, P, P_hat, h):
-        pi, pi_hat, G = stationary_law(P), stationary_law(P_hat), pair_sums(P, h)
+        pi, pi_hat, G = stationary_distribution(P), stationary_distribution(P_hat), pair_sums(P, h)
         truth = pi_hat @ h - pi @ h
         by_audits = pi_hat @ ((P_hat - P) * G.T).sum(axis=1)  # g(next) - g(here)
         by_drift = pi_hat @ (P * G).sum(axis=1)  # g(here) - g(next)
@@ -145,8 +145,8 @@ class Estimator:
         off = np.where(self.q > 0.0, self.q, 1.0)
         self.delta = (self.P_hat - self.P) / off
         np.fill_diagonal(self.delta, 0.0)
-        self.pi_hat = stationary_law(self.P_hat)
-        self.truth = float(self.pi_hat @ self.h - stationary_law(self.P) @ self.h)
+        self.pi_hat = stationary_distribution(self.P_hat)
+        self.truth = float(self.pi_hat @ self.h - stationary_distribution(self.P) @ self.h)
         n = len(GRID)
         self.joint = np.array(
             [maximal_coupling(self.P[i], self.P[j]).ravel().cumsum() for i, j in itertools.product(range(n), repeat=2)]

@@ -18,7 +18,7 @@ from approxmcmc.bounds.finite import (
     closed_classes,
     contraction,
     row_distances,
-    stationary_law,
+    stationary_distribution,
     total_variation,
 )
 from approxmcmc.couplings.meeting import maximal_coupling
@@ -96,7 +96,7 @@ def test_the_canonical_exact_chain():
     assert asymptotic_variance(T.values, law, z**2) == pytest.approx(8.9667, abs=1e-4)
     assert asymptotic_variance(T.values, law, z) / float(law @ z**2) == pytest.approx(4.2004, abs=1e-4)
     barker = bounds.transition_matrix(target, walk(amc.ExactTest("barker")), grid)
-    np.testing.assert_allclose(stationary_law(barker.values), law, atol=1e-12)
+    np.testing.assert_allclose(stationary_distribution(barker.values), law, atol=1e-12)
     assert asymptotic_variance(barker.values, law, z**2) == pytest.approx(11.098, abs=1e-3)
     factor = statements.bound_factors(found["eta"].values, np.ones(found.sizes["k"]))["b2"]
     assert factor == pytest.approx(9.0735, abs=1e-4)
@@ -168,7 +168,7 @@ def test_theorem_2_holds_as_printed_for_random_scans_and_not_for_sweeps(n_sites,
     uniform = np.full(2**n_sites, 0.5**n_sites)
     law = functools.reduce(np.kron, [np.array([0.5 - delta, 0.5 + delta])] * n_sites)
     sweep, scan = functools.reduce(np.matmul, wrong), sum(wrong) / n_sites
-    np.testing.assert_allclose([stationary_law(sweep), stationary_law(scan)], [law, law], atol=1e-12)
+    np.testing.assert_allclose([stationary_distribution(sweep), stationary_distribution(scan)], [law, law], atol=1e-12)
     truth = total_variation(law, uniform)
     assert contraction(functools.reduce(np.matmul, exact)) == pytest.approx(0.0, abs=1e-15)
     assert truth > delta  # the bound as printed, delta / (1 - 0), for a sweep
@@ -277,7 +277,7 @@ def test_the_exchange_sampler_has_the_matrix_of_its_closed_form():
     T = bounds.transition_matrix(target, amc.Exchange(amc.RandomWalk(0.2)), grid)
     weights = np.array([theta * target.observed_statistics[0] - target.log_normalizer(theta) for theta in grid])
     law = np.exp(weights - weights.max())
-    np.testing.assert_allclose(stationary_law(T.values), law / law.sum(), atol=1e-10)
+    np.testing.assert_allclose(stationary_distribution(T.values), law / law.sum(), atol=1e-10)
 
 
 # --- distributions of decisions by enumeration ---
@@ -423,7 +423,7 @@ def test_constants_of_mitrophanov_given_for_the_wrong_distance_are_seen():
     assert bounds.mitrophanov_factor(1.0, 0.9, distance="tv") == bounds.mitrophanov_factor(2.0, 0.9)
     assert bounds.mitrophanov_factor(1.0, 0.9) == pytest.approx(10.0)  # forgetting the 2 is not a small matter
     T = np.array([[0.9, 0.1], [0.2, 0.8]])
-    law = stationary_law(T)
+    law = stationary_distribution(T)
     norms = [2 * row_distances(np.linalg.matrix_power(T, n), law).max() for n in range(6)]
     np.testing.assert_allclose(norms, [4 / 3 * 0.7**n for n in range(6)], atol=1e-12)
     given_constants = bounds.exact(T, [[0.88, 0.12], [0.2, 0.8]], constants=(4 / 3, 0.7))
@@ -459,7 +459,7 @@ def test_the_coupling_bound_of_the_two_state_chain_is_its_total_variation(lag):
         # E max(0, ceil((tau - lag - t) / lag)) = sum over j >= 0 of P(tau - lag > t + j lag)
         assert unmet[t::lag].sum() == pytest.approx(wanted, abs=5.1e-7)
         law = np.linalg.matrix_power(T, t)[0]
-        assert unmet[t::lag].sum() == pytest.approx(total_variation(law, stationary_law(T)), abs=1e-12)
+        assert unmet[t::lag].sum() == pytest.approx(total_variation(law, stationary_distribution(T)), abs=1e-12)
 
 
 def test_meeting_times_become_a_bound():

@@ -16,7 +16,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.acceptance.rules import log_uniform
-from approxmcmc.bounds.finite import grid_of_points, stationary_law
+from approxmcmc.bounds.finite import grid_of_points, stationary_distribution
 from approxmcmc.contracts.records import COUNT_NAMES
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.couplings.meeting import maximal_coupling
@@ -104,7 +104,7 @@ def pair_sums(law, h):
 
 def tells_the_bias(P, P_hat, law, h):
     """Check both forms of the identity."""
-    pi, pi_hat, G = stationary_law(P), stationary_law(P_hat), pair_sums(law, h)
+    pi, pi_hat, G = stationary_distribution(P), stationary_distribution(P_hat), pair_sums(law, h)
     truth = pi_hat @ h - pi @ h
     by_audits = pi_hat @ ((P_hat - P) * G.T).sum(axis=1)  # g(next) - g(here)
     by_drift = pi_hat @ (P * G).sum(axis=1)  # g(here) - g(next)

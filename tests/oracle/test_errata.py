@@ -8,7 +8,7 @@ import pytest
 
 from approxmcmc import bounds
 from approxmcmc.acceptance.laws.barker_law import minibatch_barker_error_bound
-from approxmcmc.bounds.finite import contractions, stationary_law, total_variation
+from approxmcmc.bounds.finite import contractions, stationary_distribution, total_variation
 from approxmcmc.errors import InvalidInputError
 
 
@@ -69,7 +69,7 @@ def one_site(n_sites):
 @pytest.mark.parametrize(("n_sites", "eta"), [(2, 0.5), (3, 1.0), (4, 1.0)])
 def test_a_random_scan_forgets_its_start_in_one_step_on_two_sites_only(n_sites, eta):
     matrix = one_site(n_sites)
-    etas, _ = contractions(matrix, stationary_law(matrix), n_sites)
+    etas, _ = contractions(matrix, stationary_distribution(matrix), n_sites)
     assert etas[0] == pytest.approx(eta, abs=1e-12)
 
 
@@ -102,7 +102,7 @@ def test_the_theory_holds_for_a_deterministic_approximation_of_the_ratio():
     pair = np.arange(n)[:, None] + 3.0 * np.arange(n)[None]
     exact, approximate = chain(1.0), chain(np.exp(0.2 * np.sin(pair)))
     found = bounds.exact(exact, approximate)
-    truth = total_variation(stationary_law(exact), stationary_law(approximate))
+    truth = total_variation(stationary_distribution(exact), stationary_distribution(approximate))
     assert 1e-3 < truth <= float(found["b5"]) < 1.0
     # Corollary 2.3 with a fixed ratio: the error of a step is at most the mean error of its decisions.
     decisions = np.abs(

@@ -15,7 +15,7 @@ from scipy.optimize import linprog
 
 import approxmcmc as amc
 from approxmcmc import bounds
-from approxmcmc.bounds.finite import stationary_law, total_variation
+from approxmcmc.bounds.finite import stationary_distribution, total_variation
 from approxmcmc.engine.compiler.compile import config
 from tests.oracle.test_couplings import by_sites, network
 
@@ -112,7 +112,7 @@ def truth():
     P_hat = bounds.transition_matrix(network(), by_few_rows(), method="enumerate").to_numpy()
     distance = distances_of(points)
     apart = (distance > 0.0).astype(float)
-    pi, pi_hat = stationary_law(P), stationary_law(P_hat)
+    pi, pi_hat = stationary_distribution(P), stationary_distribution(P_hat)
     error = pi_hat[:, None] * np.abs(P_hat - P) * apart
     return {
         "one_step_error": (error * distance).sum(),

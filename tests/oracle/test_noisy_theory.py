@@ -10,7 +10,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.bounds import noisy_exchange, noisy_langevin
-from approxmcmc.bounds.finite import row_distances, stationary_law
+from approxmcmc.bounds.finite import row_distances, stationary_distribution
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.auxiliary_variable.distribution import expected_minima, standard_deviation_of_ratio
 from approxmcmc.samplers.counted_model import counted_model
@@ -152,7 +152,7 @@ def test_the_constants_of_theorem_3_2():
     T = np.exp(np.minimum(mean.log_a, 0.0)) / 41
     T[np.diag_indices(41)] = 0.0
     T[np.diag_indices(41)] = 1.0 - T.sum(axis=1)
-    law, power = stationary_law(T), np.eye(41)
+    law, power = stationary_distribution(T), np.eye(41)
     for n in range(1, 6):
         power = power @ T
         assert 2.0 * row_distances(power, law).max() <= 2.0 * rho**n
@@ -347,7 +347,7 @@ def test_bounds_hold_at_every_time_and_start():
         T_hat = 0.8 * T + 0.2 * other
         for start in (None, int(rng.integers(n)), rng.dirichlet(np.ones(n))):
             found = bounds.over_time(T, T_hat, start=start, n_steps=15)
-            law = stationary_law(T)
+            law = stationary_distribution(T)
             starts = np.eye(n) if start is None else np.eye(n)[[start]] if np.ndim(start) == 0 else start[None, :]
             for step in (0, 1, 2, 7, 15):
                 A, B = (starts @ np.linalg.matrix_power(M, step) for M in (T, T_hat))
@@ -394,7 +394,7 @@ def test_the_risk_of_an_average_against_its_own_variance():
     T, T_hat = rng.dirichlet(np.ones(4), size=(2, 4))
     f, n = np.array([0.0, 1.0, -2.0, 5.0]), 400
     found = bounds.long_run_risk(T, {7: T_hat}, f, costs={7: 3.0}, budgets=[10.0, 1e4], knob="n_auxiliary")
-    law, right = stationary_law(T_hat), stationary_law(T)
+    law, right = stationary_distribution(T_hat), stationary_distribution(T)
     centred = f - law @ f
     lags = [float(law @ (centred * (np.linalg.matrix_power(T_hat, k) @ centred))) for k in range(n)]
     variance = lags[0] + 2 * sum((1 - k / n) * lags[k] for k in range(1, n))

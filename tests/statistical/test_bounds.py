@@ -15,7 +15,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc import bounds
 from approxmcmc.bounds.distance import cells_of_states
-from approxmcmc.bounds.finite import stationary_law, total_variation
+from approxmcmc.bounds.finite import stationary_distribution, total_variation
 from approxmcmc.diagnostics.decisions import clopper_pearson
 
 # Two terms to a look make the terms look heavy-tailed, which these tests are not about.
@@ -103,7 +103,7 @@ def test_couplings_bound_what_they_should(lag, seed):
     tau = found["meeting_time"].values
     for t in (0, 5, 10):
         each = np.maximum(0, np.ceil((tau - lag - t) / lag))
-        truth = total_variation(np.linalg.matrix_power(T, t)[0], stationary_law(T))
+        truth = total_variation(np.linalg.matrix_power(T, t)[0], stationary_distribution(T))
         assert abs(each.mean() - truth) < 5.0 * each.std(ddof=1) / math.sqrt(len(each))
 
 
@@ -114,7 +114,7 @@ def test_couplings_of_sweeps_and_of_walks_are_above_the_truth(seed):
     """
     field = amc.targets.BinaryMRF.random_triples(5, 0.3, 0)
     T = bounds.transition_matrix(field, amc.Gibbs()).values
-    law, now = stationary_law(T), np.eye(32)[0]
+    law, now = stationary_distribution(T), np.eye(32)[0]
     found = bounds.couplings(
         field, amc.Gibbs(), lag=4, n_couplings=2000, initvals=np.zeros(5), random_seed=seed, progressbar=False
     )

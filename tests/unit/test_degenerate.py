@@ -10,7 +10,7 @@ import pytest
 
 import approxmcmc as amc
 from approxmcmc.bounds import couplings, estimate_delta, transition_matrix
-from approxmcmc.bounds.finite import stationary_law
+from approxmcmc.bounds.finite import stationary_distribution
 from approxmcmc.design.pairs import collect_pairs
 from approxmcmc.diagnostics import importance_estimates
 from approxmcmc.diagnostics.compare import compare_samplers
@@ -147,7 +147,7 @@ class TestImpossibleData:
         network = amc.targets.BayesianNetwork(*self.TABLES)
         exact = transition_matrix(network, amc.MetropolisHastings(amc.proposals.SingleSite(), amc.ExactTest())).values
         law = np.exp(network.log_joint.ravel() - network.log_normalizer())
-        np.testing.assert_allclose(stationary_law(exact), law, atol=1e-12)
+        np.testing.assert_allclose(stationary_distribution(exact), law, atol=1e-12)
         with pytest.raises(IncompatibleError, match="must have positive probability"):
             transition_matrix(network, amc.MetropolisHastings(amc.proposals.SingleSite(), amc.SequentialTTest(0.3, 2)))
 
@@ -276,7 +276,7 @@ class TestTemperature:
         matrix = transition_matrix(target, amc.MetropolisHastings(amc.RandomWalk(0.8), self.TEST), grid).values
         log_likelihood = [target.y @ (target.X[:, 0] * b) - np.logaddexp(0.0, target.X[:, 0] * b).sum() for b in grid]
         law = np.exp(np.array(log_likelihood) / 10.0 - 0.5 * grid**2)
-        np.testing.assert_allclose(stationary_law(matrix), law / law.sum(), atol=1e-12)
+        np.testing.assert_allclose(stationary_distribution(matrix), law / law.sum(), atol=1e-12)
 
     def test_couplings_are_refused(self):
         """They follow the chain of the posterior itself."""

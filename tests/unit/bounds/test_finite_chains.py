@@ -11,7 +11,7 @@ from approxmcmc.bounds.finite import (
     checked_matrix,
     contraction,
     contractions,
-    stationary_law,
+    stationary_distribution,
 )
 from approxmcmc.errors import InvalidInputError
 
@@ -33,7 +33,7 @@ def test_what_is_no_square_is_refused(values):
 
 def test_one_state_is_a_chain():
     assert checked_matrix([[1.0]], "T").tolist() == [[1.0]]
-    assert stationary_law(np.ones((1, 1))).tolist() == [1.0]
+    assert stationary_distribution(np.ones((1, 1))).tolist() == [1.0]
     assert contraction(np.ones((1, 1))) == 0.0
 
 
@@ -79,7 +79,7 @@ def test_the_stationary_law_is_that_of_a_linear_solve(n):
     matrix = np.random.default_rng(n).dirichlet(np.ones(n), size=n)
     equations = np.vstack([matrix.T - np.eye(n), np.ones(n)])
     solved = np.linalg.lstsq(equations, np.append(np.zeros(n), 1.0), rcond=None)[0]
-    law = stationary_law(matrix)
+    law = stationary_distribution(matrix)
     np.testing.assert_allclose(law, solved, rtol=1e-10)
     assert law.sum() == pytest.approx(1.0, abs=1e-15)
 
@@ -91,7 +91,7 @@ def test_detailed_balance_of_a_walk_on_a_line(n):
     for k in range(n - 1):
         matrix[k, k + 1], matrix[k + 1, k] = up, 0.5
     matrix[np.diag_indices(n)] = 1.0 - matrix.sum(axis=1)
-    np.testing.assert_allclose(np.diff(np.log(stationary_law(matrix))), -400.0 / n, rtol=1e-10)
+    np.testing.assert_allclose(np.diff(np.log(stationary_distribution(matrix))), -400.0 / n, rtol=1e-10)
 
 
 def test_contractions_are_those_of_the_powers():
@@ -158,13 +158,13 @@ def test_modes_far_apart_keep_their_probabilities(n_points):
     matrix[1:] += down
     np.fill_diagonal(matrix, 1.0 - matrix.sum(axis=1))
     law = np.exp(log_density) / np.exp(log_density).sum()
-    np.testing.assert_allclose(stationary_law(matrix), law, rtol=1e-11)
+    np.testing.assert_allclose(stationary_distribution(matrix), law, rtol=1e-11)
 
 
 def test_states_that_rounding_cuts_off_are_refused():
     matrix = np.array([[0.5, 0.0, 0.5], [0.0, 1.0, 1e-200], [1e-200, 1.0, 0.0]])  # from 1 to 0 with 1e-400
     with pytest.raises(InvalidInputError, match=r"state 1.*underflows"):
-        stationary_law(matrix)
+        stationary_distribution(matrix)
 
 
 def test_a_chain_with_transient_states_has_a_stationary_law():

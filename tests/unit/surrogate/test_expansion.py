@@ -11,7 +11,7 @@ import approxmcmc as amc
 from approxmcmc.acceptance import ExactTest, SequentialTTest
 from approxmcmc.api import sample
 from approxmcmc.contracts import Component, Proposal, Target
-from approxmcmc.diagnostics.expansion_gates import expansion_gates, laplace_share
+from approxmcmc.diagnostics.expansion_checks import expansion_checks, laplace_share
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
 from approxmcmc.expansion import quadratic as quadratics
 from approxmcmc.expansion.posterior import Posterior
@@ -265,7 +265,7 @@ READS_MOST = {"setup_variance_ratio": 1e-4, "n_obs": 1000, "tuning_datapoints_to
 
 
 def fired(attrs, settings):
-    return [finding for finding in expansion_gates(attrs, settings) if finding.fires]
+    return [finding for finding in expansion_checks(attrs, settings) if finding.fires]
 
 
 class TestGates:
@@ -291,15 +291,15 @@ class TestGates:
         good = {**PILOT, "setup_distance_to_mode": 1e-5, "setup_variance_ratio": 1e-4}
         assert fired(good, LAPLACE) == []
         bad = {"setup_distance_to_mode": 9.0, "setup_variance_ratio": 2.0, "tuning_steps": 0}
-        assert expansion_gates(bad, LAPLACE) == []
+        assert expansion_checks(bad, LAPLACE) == []
 
     def test_kept_draws_count_where_the_tuning_was_short(self):
         short = {"tuning_steps": 108, "tuning_decisions_made": [108, 108], "tuning_accepted": [42, 19]}
         rates = {"acceptance_rate": (("chain", "draw"), np.tile([[0.46], [0.45]], 1000))}
         kept = xr.Dataset({**rates, "decisions_made": (("chain", "draw"), np.full((2, 1000), 4))})
-        [tuned], [found] = expansion_gates(short, MIXED), expansion_gates(short, MIXED, kept)
+        [tuned], [found] = expansion_checks(short, MIXED), expansion_checks(short, MIXED, kept)
         assert tuned.fires and not found.fires and found.value == pytest.approx((19 + 0.45 * 4000) / 4108)
-        [stuck] = expansion_gates(short, MIXED, kept.assign(acceptance_rate=0.2 * kept["acceptance_rate"]))
+        [stuck] = expansion_checks(short, MIXED, kept.assign(acceptance_rate=0.2 * kept["acceptance_rate"]))
         assert stuck.fires and stuck.where == "chain 1"
 
     def test_a_test_that_must_read_all_data_or_leaves_most_is_not_blamed(self):

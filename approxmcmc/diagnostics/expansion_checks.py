@@ -1,7 +1,7 @@
 """Check whether an expansion and its proposals are close enough to the posterior; failed checks only warn.
 
-The gates read attributes of the trace that set-up and tuning stored, and acceptance rates of the kept draws; without
-tuning there are no gates. The mean data per decision is not a gate, because a chain that is stuck far from the
+The checks read attributes of the trace that set-up and tuning stored, and acceptance rates of the kept draws; without
+tuning there are none. The mean data per decision is not checked, because a chain that is stuck far from the
 posterior also reads little: there a small sample suffices to decide.
 """
 
@@ -25,10 +25,10 @@ HARDLY_ANY = 0.01  # acceptance rate below which a chain hardly moves, and the l
 SMALLEST_PILOT = 50  # decisions
 
 
-def expansion_gates(
+def expansion_checks(
     attrs: Mapping[str, Any], settings: Mapping[str, Any], stats: xr.Dataset | None = None
 ) -> list[Finding]:
-    """Return one finding for each gate that applies to the run.
+    """Return one finding for each check that applies to the run.
 
     Parameters
     ----------
@@ -41,13 +41,13 @@ def expansion_gates(
     """
     if not attrs.get("tuning_steps", 0):
         return []
-    gates = (
+    findings = (
         _point_of_expansion(attrs),
         _gain(attrs),
         _data_read(attrs, settings),
         _accepted(attrs, settings, stats),
     )
-    return [finding for finding in gates if finding is not None]
+    return [finding for finding in findings if finding is not None]
 
 
 def _point_of_expansion(attrs: Mapping[str, Any]) -> Finding | None:
