@@ -18,7 +18,13 @@ EXTRAS = {
         "dask": "dask",
         "distributed": "distributed",
     },
-    "studies": {"distributed": "distributed", "dask": "distributed", "jinja2": "jinja2", "markupsafe": "jinja2"},
+    "studies": {
+        "bokeh": "bokeh",
+        "distributed": "distributed",
+        "dask": "distributed",
+        "jinja2": "jinja2",
+        "markupsafe": "jinja2",
+    },
 }
 
 

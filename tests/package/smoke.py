@@ -33,7 +33,7 @@ assert "site-packages" in installed.parts, f"the sources were imported, not the 
 assert len(summary) == 10
 assert amc.load("trace.nc").posterior.equals(trace.posterior)
 assert all(Path(name).stat().st_size > 10_000 for name in ("trace.png", "cost.png"))
-for library in ("sklearn", "distributed", "jinja2", "nutpie"):
+for library in ("bokeh", "sklearn", "distributed", "jinja2", "nutpie"):
     assert library not in sys.modules, f"{library} belongs to an extra"
 print(f"approxmcmc {amc.__version__} works: {time.perf_counter() - started:.1f} s with imports")
 print(cost.T)

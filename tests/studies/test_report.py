@@ -33,6 +33,7 @@ from approxmcmc.study.cell import with_processor_time
 from approxmcmc.study.load import load_study
 from approxmcmc.study.report import tables
 from approxmcmc.study.report.answer import answers, sentences
+from approxmcmc.study.report.cells import table_view
 from approxmcmc.study.report.clocks import PROCESSOR, WALL
 from approxmcmc.study.report.content import compose, write_report
 from approxmcmc.study.report.document import Report
@@ -46,7 +47,6 @@ from approxmcmc.study.report.intervals import (
     rate_interval,
     share_interval,
 )
-from approxmcmc.study.report.page import table_view
 from approxmcmc.study.report.page_warnings import _unequal_shares, banners, limits, looser_gold
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.predictions import log_term_differences, predict_setting

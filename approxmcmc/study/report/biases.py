@@ -12,7 +12,7 @@ from approxmcmc.diagnostics.estimands import evaluate, evaluate_reference, resol
 from approxmcmc.study.biases import as_one_run
 from approxmcmc.study.report.intervals import Interval
 from approxmcmc.study.report.pieces import Figure, Section, Table
-from approxmcmc.study.report.svg import COLOURS, subplots
+from approxmcmc.study.report.svg import COLOURS, literal, subplots
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -225,7 +225,7 @@ def _figure(target: str, estimated: Sequence[SettingBiases]) -> Figure | None:
             gap = setting.gap.reindex(in_sds.index)
             in_sds = in_sds.join(gap)
             axis.plot(x, gap["gap"], "x", markersize=4, color=COLOURS[1], label="gap to gold standard")
-        axis.set_title(f"{setting.label}: {setting.verdict}")
+        axis.set_title(literal(f"{setting.label}: {setting.verdict}"))
         axis.set_xlabel("estimand")
         frames.append(in_sds.rename_axis("estimand").reset_index().assign(setting=setting.label))
     for axis in axes.flat[len(mine) :]:

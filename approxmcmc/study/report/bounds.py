@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from approxmcmc.diagnostics.moments import has_only_moments
 from approxmcmc.study.report.cache import cached_pieces
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
-from approxmcmc.study.report.svg import subplots
+from approxmcmc.study.report.svg import literal, subplots
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,7 +193,7 @@ def _figure(name: str, check: "xr.DataTree") -> list[Figure]:
         if values.notnull().any() and bound in ("b1", "b2", "b3", "b4", "b5", "b3_delta_max", "b5_delta_max"):
             labels = sorted(set(map(str, positive["label"].sel(bound=bound).values)))
             name = f"B{str(bound)[1:].replace('_delta_max', ', largest error')}"
-            axes.plot(positive[knob], values, label=f"{name} ({', '.join(labels)})", linewidth=1.2)
+            axes.plot(positive[knob], values, label=literal(f"{name} ({', '.join(labels)})"), linewidth=1.2)
     x = table[knob].values
     low, high = (table[key].values for key in ("distance_lower", "distance_upper"))
     centre = table["distance"].values

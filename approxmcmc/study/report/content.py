@@ -1,7 +1,7 @@
 """The content of the page, in order.
 
-Notes, the answer, what to use, risk, how wrong, the study's own figures, estimated biases, published numbers, design,
-cost, gold standard, census, machine, R-hat and ESS, error bounds, provenance.
+Notes, the answer, what to use, curves to explore, risk, how wrong, the study's own figures, estimated biases, published
+numbers, design, cost, gold standard, census, machine, R-hat and ESS, error bounds, provenance.
 """
 
 import dataclasses
@@ -23,6 +23,7 @@ from approxmcmc.study.report.bounds import bounds_section
 from approxmcmc.study.report.cache import cached_pieces
 from approxmcmc.study.report.document import Report
 from approxmcmc.study.report.evidence import Contest, draws_of, gather
+from approxmcmc.study.report.explorer import explorer
 from approxmcmc.study.report.page_warnings import banners, limits
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.published import published_section
@@ -59,7 +60,12 @@ def compose(results: "StudyResults") -> Report:
             subtitle=f"Source: {results.study.reference or 'not stated'}. Preset {results.preset}.",
             notes=(*_notes(results, gathered), *limits(scores)),
             answer=(*answers(scores), *_unjudged(results, gathered)) or ("No cell is done yet.",),
-            sections=(*judged_sections(scores), *_own_sections(results, gathered)),
+            sections=(
+                *use_sections(scores),
+                *explorer_sections(scores),
+                *all_risk_sections(scores),
+                *_own_sections(results, gathered),
+            ),
             worded=naming(labels_of(results), names),
         )
 
@@ -72,8 +78,8 @@ def write_report(results: "StudyResults", folder: str | os.PathLike[str]) -> Pat
     results
         Records, traces and gold standards of a study at one preset.
     folder
-        Receives ``index.html``, ``figures/`` (SVG and CSV) and ``tables/`` (CSV); files of an earlier report under
-        these names are replaced.
+        Receives ``index.html``, ``figures/`` (SVG, PDF and CSV) and ``tables/`` (CSV and LaTeX);
+        files of an earlier report under these names are replaced.
 
     Returns
     -------
@@ -106,12 +112,25 @@ def publishable(results: "StudyResults") -> dict[str, Any]:
 
 def judged_sections(scores: Sequence[Scores]) -> list[Section]:
     """Return the sections that the tables of the risks make: what to use; by target risk, how wrong, numbers."""
+    return [*use_sections(scores), *all_risk_sections(scores)]
+
+
+def use_sections(scores: Sequence[Scores]) -> list[Section]:
+    """Return the section that says which setting to use at each budget."""
     use = use_table(scores)
+    return [Section("What to use", pieces=(use,))] if use else []
+
+
+def explorer_sections(scores: Sequence[Scores]) -> list[Section]:
+    """Return the section whose reader chooses what is drawn; it needs a browser, so only a page has it."""
+    piece = explorer(scores)
+    return [Section("Explore", pieces=(piece,))] if piece else []
+
+
+def all_risk_sections(scores: Sequence[Scores]) -> list[Section]:
+    """Return the sections on risk of all targets."""
     several = len(scores) > 1
-    return [
-        *([Section("What to use", pieces=(use,))] if use else []),
-        *(section for score in scores for section in risk_sections(score, several=several)),
-    ]
+    return [section for score in scores for section in risk_sections(score, several=several)]
 
 
 def labels_of(results: "StudyResults") -> list[str]:

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
-from approxmcmc.study.report.pieces import Figure, Section, Table
+from approxmcmc.study.report.latex import latex_table
+from approxmcmc.study.report.pieces import Explorer, Figure, Section, Table
+from approxmcmc.study.report.svg import name_texts, svg_document
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +32,21 @@ class Picture(str):
     """An SVG document, which a notebook shows as a picture."""
 
     __slots__ = ()
+
+    def savefig(self, path: str | os.PathLike[str]) -> None:
+        """Write the picture as SVG, as `savefig` of a figure of matplotlib does.
+
+        Raises
+        ------
+        StudyError
+            If the file is to have another form.
+        """
+        if Path(path).suffix != ".svg":
+            raise StudyError(
+                f"The picture of an analysis is stored as SVG, and cannot be written as {Path(path).name}. Call the "
+                "analysis with the results: the figure that it returns is one of matplotlib, which writes other forms."
+            )
+        Path(path).write_text(self, encoding="utf-8")
 
     def _repr_svg_(self) -> str:
         return str(self)
@@ -59,7 +76,8 @@ class Report:
     --------
     >>> report = results.report()  # doctest: +SKIP
     >>> report.tables  # doctest: +SKIP
-    >>> report.table("What to use at each budget").to_latex("use.tex")  # doctest: +SKIP
+    >>> report.table("What to use at each budget").to_csv("use.csv")  # doctest: +SKIP
+    >>> print(report.latex("What to use at each budget"))  # doctest: +SKIP
     >>> report.figure("Risk against time, mnist").savefig("risk.pdf")  # doctest: +SKIP
     >>> report.write("page")  # doctest: +SKIP
     """
@@ -90,10 +108,22 @@ class Report:
         StudyError
             If the report has no such table or figure; the message names the nearest.
         """
-        return self._piece(title, Table, Figure).data.copy()
+        return self._piece(title, Table, Figure, Explorer).data.copy()
+
+    def latex(self, title: str) -> str:
+        r"""Return a table as LaTeX, for ``\usepackage{booktabs}``: the names and cells of the page.
+
+        Raises
+        ------
+        StudyError
+            If the report has no such table; the message names the nearest.
+        """
+        return latex_table(self._piece(title, Table), self.worded)
 
     def figure(self, title: str) -> Any:
-        """Return a figure by its title: matplotlib's, or an SVG document if an analysis of the study was stored so.
+        """Return a figure by its title, with the names of the study.
+
+        It is one of matplotlib; an analysis of the study that did not run again is a picture in SVG.
 
         Raises
         ------
@@ -101,10 +131,13 @@ class Report:
             If the report has no such figure; the message names the nearest.
         """
         drawn = self._piece(title, Figure).figure
-        return Picture(drawn) if isinstance(drawn, str) else drawn
+        if isinstance(drawn, str):
+            return Picture(svg_document(drawn, self.worded))
+        name_texts(drawn, self.worded)
+        return drawn
 
     def write(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the page ``index.html`` with its figures (SVG and CSV) and tables (CSV), and return its path.
+        """Write the page ``index.html`` with figures (SVG, PDF, CSV) and tables (CSV, LaTeX); return its path.
 
         Files of an earlier report under these names are replaced.
         """

@@ -14,7 +14,7 @@ import numpy as np
 from approxmcmc.study.report.families import FEW, drawn_in_full, family
 from approxmcmc.study.report.pieces import Figure
 from approxmcmc.study.report.scores import Scores
-from approxmcmc.study.report.svg import COLOURS, DASHES, INK, MARKERS, subplots
+from approxmcmc.study.report.svg import COLOURS, DASHES, INK, MARKERS, literal, subplots
 from approxmcmc.study.report.wording import enumeration, number, power_of_ten
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _curves(scores: Scores, curves: "pd.DataFrame", axis: str, *, title: str, x_
         lowest = _lowest(drawn, ("risk",))
         _bands(panel, drawn, "risk", axis, scores, lowest, estimand)
         _hatch_floor(panel, drawn, lowest)
-        panel.set_title(estimand)
+        panel.set_title(literal(estimand))
         panel.set_xlabel(x_label)
     axes[0].set_ylabel("risk")
     legend_below(figure, axes)
@@ -133,7 +133,7 @@ def bias_and_variance(scores: Scores) -> Figure:
     for panel, name, heading in zip(axes, ("bias_sq", "variance"), ("bias²", "variance"), strict=True):
         log_axes(panel)
         _bands(panel, curves, name, "time", scores, lowest, estimand)
-        panel.set_title(f"{heading} of {estimand}")
+        panel.set_title(literal(f"{heading} of {estimand}"))
         panel.set_xlabel(f"{scores.clock_name} time per chain (s)")
     _hatch_floor(axes[0], curves, lowest)
     legend_below(figure, axes)
@@ -216,7 +216,7 @@ def _bands(
             np.where(y > 0.0, y, np.nan),
             markevery=_marked(y > 0.0),
             markersize=4,
-            label=in_full[label],
+            label=literal(in_full[label]),
             **style,
         )
         bottom = np.maximum(lower, lowest)

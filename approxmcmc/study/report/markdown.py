@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Any
 
-from approxmcmc.study.report.page import table_view
+from approxmcmc.study.report.cells import table_view
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.svg import inline_svg, rounded, svg_document
 from approxmcmc.study.report.wording import NO_INTERVAL

@@ -6,7 +6,7 @@ the three as one entry, "x [x_lower, x_upper]". NaN prints as a blank: an undefi
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -62,6 +62,27 @@ class Table:
 
 
 @dataclasses.dataclass(frozen=True)
+class Explorer:
+    """A figure whose reader chooses what is drawn.
+
+    Parameters
+    ----------
+    title, caption
+        As those of a figure.
+    data
+        A row for each point of each curve: target, axis, estimand, setting, ``at``, and risk, bias_sq and variance with
+        their ends ``_lower`` and ``_upper``.
+    styles
+        Colour, dash and marker by setting, in the order shown.
+    """
+
+    title: str
+    caption: str
+    data: "pd.DataFrame"
+    styles: Mapping[str, Mapping[str, Any]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Note:
     """An important sentence, shown above the answer."""
 
@@ -78,5 +99,5 @@ class Section:
     title: str
     text: tuple[str, ...] = ()
     terms: tuple[tuple[str, str], ...] = ()
-    pieces: tuple[Figure | Table, ...] = ()
+    pieces: tuple[Figure | Table | Explorer, ...] = ()
     commands: tuple[str, ...] = ()

@@ -74,6 +74,25 @@ def subplots(*args: Any, **kwargs: Any) -> tuple["MatplotlibFigure", Any]:
     return figure, axes
 
 
+def literal(text: str) -> str:
+    r"""Return a name for a figure of matplotlib, which reads what is between dollar signs as mathematics.
+
+    Examples
+    --------
+    >>> print(literal("$5 or $6"), literal("walk"))
+    \$5 or \$6 walk
+    """
+    return text.replace("$", r"\$")
+
+
+def pdf_file(figure: "MatplotlibFigure") -> bytes:
+    """Return a figure as a PDF file: the same bytes for the same figure."""
+    buffer = io.BytesIO()
+    with styled():
+        figure.savefig(buffer, format="pdf", metadata={"CreationDate": None})
+    return buffer.getvalue()
+
+
 def svg_document(figure: "MatplotlibFigure | str", worded: Callable[[str], str] | None = None) -> str:
     """Return a figure, or an SVG document, as a safe SVG document: the same text for the same figure.
 
@@ -84,7 +103,7 @@ def svg_document(figure: "MatplotlibFigure | str", worded: Callable[[str], str] 
         document = safe_svg(figure)
         return document if worded is None else re.sub(r">([^<>]+)<", lambda text: f">{worded(text[1])}<", document)
     if worded is not None:
-        _name_texts(figure, worded)
+        name_texts(figure, worded)
 
     buffer = io.StringIO()
     with styled():
@@ -92,7 +111,7 @@ def svg_document(figure: "MatplotlibFigure | str", worded: Callable[[str], str] 
     return safe_svg(buffer.getvalue())
 
 
-def _name_texts(figure: "MatplotlibFigure", worded: Callable[[str], str]) -> None:
+def name_texts(figure: "MatplotlibFigure", worded: Callable[[str], str]) -> None:
     """Replace the labels in the texts of a figure; a legend gets as many columns as fit."""
     from matplotlib.text import Text
 
@@ -101,7 +120,7 @@ def _name_texts(figure: "MatplotlibFigure", worded: Callable[[str], str]) -> Non
         shown = text.get_text()
         named = worded(shown)
         if named != shown:
-            text.set_text(named)
+            text.set_text(named if "$" in shown else literal(named))
 
 
 def rounded(document: str) -> str:

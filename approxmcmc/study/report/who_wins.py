@@ -6,7 +6,7 @@ from typing import Any
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.scores import Scores, ranking
-from approxmcmc.study.report.svg import COLOURS, subplots
+from approxmcmc.study.report.svg import COLOURS, literal, subplots
 from approxmcmc.study.report.wording import estimate_text
 
 NOBODY = "no draw yet"
@@ -104,20 +104,20 @@ def _grid(data: Any, families: Mapping[str, str]) -> Any:
         colour = paint.get(families.get(row.winner, ""), FAINT)
         axes.add_patch(Rectangle((x - 0.48, y - 0.45), 0.96, 0.9, color=colour, alpha=0.45, linewidth=0))
         risk_text = estimate_text(row.risk, row.risk_lower, row.risk_upper) if row.risk == row.risk else ""
-        axes.text(x, y - 0.2, row.winner, ha="center", va="center", fontsize=10, fontweight="bold")
+        axes.text(x, y - 0.2, literal(row.winner), ha="center", va="center", fontsize=10, fontweight="bold")
         axes.text(
             x, y + 0.05, f"at {row.after}: {risk_text}" if risk_text else "", ha="center", va="center", fontsize=8
         )
-        axes.text(x, y + 0.28, _near(row.near), ha="center", va="center", fontsize=7)
+        axes.text(x, y + 0.28, literal(_near(row.near)), ha="center", va="center", fontsize=7)
     axes.set(xlim=(-0.5, len(times) - 0.5), ylim=(len(names) - 0.5, -0.5))
     axes.set_xticks(range(len(times)), [f"after about {time}" for time in times])
-    axes.set_yticks(range(len(names)), names)
+    axes.set_yticks(range(len(names)), [literal(name) for name in names])
     axes.xaxis.tick_top()
     axes.grid(visible=False)
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
     shown = [kind for kind in kinds if kind in {families.get(winner) for winner in data.winner}]
-    handles = [Patch(color=paint[kind], alpha=0.45, linewidth=0, label=kind) for kind in shown]
+    handles = [Patch(color=paint[kind], alpha=0.45, linewidth=0, label=literal(kind)) for kind in shown]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3))
     return figure
