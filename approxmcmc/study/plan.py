@@ -274,14 +274,20 @@ def _readable(value: Any) -> Any:
 def what_changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Return a line for each difference of two designs; for code of the user, the functions that differ."""
     lines = differences_of({**old, "code": {}}, {**new, "code": {}})
+    return [*lines, *(f"code of {label}: {pieces}" for label, pieces in edited_code(old, new).items())]
+
+
+def edited_code(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, str]:
+    """Return the labels whose code, written by the user, differs in two designs, with the functions that differ."""
     codes = (old.get("code", {}), new.get("code", {}))
+    edited = {}
     for label in dict.fromkeys([*codes[0], *codes[1]]):
         before, after = (code.get(label, {}) for code in codes)
         names = [name for name in dict.fromkeys([*before, *after]) if before.get(name) != after.get(name)]
         pieces = [name for name in names if name != "all"]
         if names and before and after:
-            lines.append(f"code of {label}: {', '.join(pieces[:MOST_PIECES]) or 'the order of its parts'}")
-    return lines
+            edited[label] = ", ".join(pieces[:MOST_PIECES]) or "the order of its parts"
+    return edited
 
 
 def digest(*parts: Any) -> str:

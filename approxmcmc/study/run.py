@@ -124,9 +124,12 @@ def run_study(
     interrupted = False
     gold = []
     with store.lock():
+        edited = store.edited_code(plan)
         extended = store.accept_plan(plan)
         store.clean()
         pending = _pending(chosen, store, rerun=keys is not None)
+        for label, pieces in edited.items():
+            listener.line(f"the code of {label} has changed ({pieces}): its cells are drawn again, the others are kept")
         listener.line(opening_line(plan, pending, engine, extended))
         try:
             gold = list(_make_gold_standards(plan, chosen, store, listener))

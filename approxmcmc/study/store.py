@@ -30,7 +30,7 @@ from approxmcmc.diagnostics.moments import has_only_moments
 from approxmcmc.engine.files.whole_files import remove_leftovers
 from approxmcmc.errors import InvalidInputError, StudyError
 from approxmcmc.study.json_files import LOST, not_whole, plain, read_json, write_json
-from approxmcmc.study.plan import Plan, digest, what_changed
+from approxmcmc.study.plan import Plan, digest, edited_code, what_changed
 from approxmcmc.study.record import GoldReport, Record
 
 if TYPE_CHECKING:
@@ -74,30 +74,40 @@ class Store:
         return read_json(self.folder / "plan.json", "format", "design", "cells", fields=StoredPlan)
 
     def accept_plan(self, plan: Plan) -> str:
-        """Store a plan that is new or contains the stored one; return "new", "same" or "extended".
+        """Store a plan that is new or contains the stored one; return "new", "same", "extended" or "edited".
+
+        A plan is edited if it lacks stored cells, but only those of samplers whose code the user has changed. Their
+        records stay in the folder, and count again if the edit is undone.
 
         Raises
         ------
         StudyError
-            If the stored plan has cells that the new one lacks; the message shows the difference.
+            If the stored plan has other cells that the new one lacks; the message shows the difference.
         """
         cells = {
             cell.identity: {"target": cell.target, "label": cell.label, "replicate": cell.replicate}
             for cell in plan.cells
         }
         stored = self.plan()
+        lost = set() if stored is None else stored["cells"].keys() - cells.keys()
         if stored is not None:
-            lost = stored["cells"].keys() - cells.keys()
-            if lost or stored["format"] != FORMAT:
+            edited = self.edited_code(plan)
+            present = list(cells.values())
+            redrawn = {
+                key for key in lost if stored["cells"][key]["label"] in edited and stored["cells"][key] in present
+            }
+            if lost - redrawn or stored["format"] != FORMAT:
                 differences = "\n".join(f"  {line}" for line in what_changed(stored["design"], plain(plan.design)))
                 raise StudyError(
                     f"{self.folder} holds results of another plan: {len(lost)} of its {len(stored['cells'])} cells are "
                     f"not in the present plan, and results of two plans do not mix. What changed:\n{differences}\n"
                     "Name another folder with --store, or remove this one. A plan may grow by targets, samplers, "
-                    "values of knobs and replicates."
+                    "values of knobs and replicates, and the code of your own samplers may change."
                 )
         if stored is None:
             outcome = "new"
+        elif lost:
+            outcome = "edited"
         elif stored["cells"].keys() == cells.keys():
             outcome = "same"
         else:
@@ -106,6 +116,11 @@ class Store:
             self.folder / "plan.json", {"format": FORMAT, "preset": plan.preset, "design": plan.design, "cells": cells}
         )
         return outcome
+
+    def edited_code(self, plan: Plan) -> dict[str, str]:
+        """Return the samplers whose code the user has changed since the stored plan, with the functions that differ."""
+        stored = self.plan()
+        return {} if stored is None else edited_code(stored["design"], plain(plan.design))
 
     # --- cells ---
 

@@ -61,7 +61,7 @@ def draw(job: NUTSJob) -> RawDraws:
         clock = StepClock(job)
         tree = _sample_from_pairs(job, clock, draws) if job.starts is None else _sample(job, clock, draws, job.starts)
         stopped = "time_limit" if clock.late else ""
-        if tree is None or tree["posterior"].sizes["draw"] < draws or len(tree["posterior"]["chain"]) < len(job.seeds):
+        if tree is None or _is_cut(tree, draws, len(job.seeds)):
             stopped = stopped or "interrupt"
             break
         longer = job.more(tree["posterior"].to_dataset(), mean_leapfrogs(tree["sample_stats"].to_dataset()))
@@ -69,6 +69,14 @@ def draw(job: NUTSJob) -> RawDraws:
             break
         draws = longer
     return _raw(job, clock, tree, began, stopped)
+
+
+def _is_cut(tree: xr.DataTree, draws: int, chains: int) -> bool:
+    """Return whether PyMC was stopped early; a run that was stopped while it tuned has no posterior at all."""
+    if "posterior" not in tree.children:
+        return True
+    sizes = tree["posterior"].sizes
+    return sizes["draw"] < draws or sizes["chain"] < chains
 
 
 def _sample_from_pairs(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTree | None:
@@ -85,7 +93,7 @@ def _sample_from_pairs(job: NUTSJob, clock: StepClock, draws: int) -> xr.DataTre
 def _sample(
     job: NUTSJob, clock: StepClock, draws: int, starts: Sequence[Mapping[str, Any]] | None
 ) -> xr.DataTree | None:
-    """Return PyMC's draws, None if it was stopped before the first draw was kept."""
+    """Return PyMC's draws, None if it was stopped before the first step."""
     import pymc as pm
 
     at_once = 1 if multiprocessing.current_process().daemon else job.cores
@@ -111,7 +119,7 @@ def _sample(
                 nuts_sampler="pymc",
                 **_settings(job),
             )
-    except ValueError as error:  # PyMC raises this if the run ends before the first draw
+    except ValueError as error:  # PyMC raises this if the run ends before the first step
         if "Not enough samples" not in str(error):
             raise
         return None
@@ -126,9 +134,11 @@ def _settings(job: NUTSJob) -> dict[str, Any]:
 def _raw(job: NUTSJob, clock: StepClock, tree: xr.DataTree | None, began: float, stopped: str) -> RawDraws:
     """Return draws and records of all chains; the time before the first step counts as compilation."""
     first = min((ends[0] for ends in clock.ends if ends), default=time.perf_counter())
-    empty = _no_draws(job)
+    known = {} if tree is None else {name: node.to_dataset() for name, node in tree.children.items()}
+    begun = known["warmup_posterior"]["chain"].to_numpy() if "warmup_posterior" in known else np.arange(len(job.seeds))
+    empty = _no_draws(job, begun)
     groups = {
-        name: tree[name].to_dataset() if tree is not None and name in tree.children else empty
+        name: known.get(name, empty)
         for name in ("posterior", "sample_stats", "warmup_posterior", "warmup_sample_stats")
     }
     stats, warmup_stats = (records_of(groups[name]) for name in ("sample_stats", "warmup_sample_stats"))
@@ -151,16 +161,16 @@ def _raw(job: NUTSJob, clock: StepClock, tree: xr.DataTree | None, began: float,
     )
 
 
-def _no_draws(job: NUTSJob) -> xr.Dataset:
-    """Return a posterior of the target's variables with 0 draws."""
+def _no_draws(job: NUTSJob, chains: np.ndarray) -> xr.Dataset:
+    """Return a posterior of the target's variables with 0 draws of each chain."""
     arrays = {
         name: (
             ("chain", "draw", *(f"{name}_dim_{k}" for k in range(len(shape)))),
-            np.empty((len(job.seeds), 0, *shape)),
+            np.empty((len(chains), 0, *shape)),
         )
         for name, shape in job.shapes.items()
     }
-    return xr.Dataset(arrays, {"chain": np.arange(len(job.seeds)), "draw": np.arange(0)})
+    return xr.Dataset(arrays, {"chain": chains, "draw": np.arange(0)})
 
 
 def start_error() -> type[Exception]:

@@ -132,6 +132,12 @@ def test_without_bokeh_a_page_has_its_pictures(monkeypatch):
     assert 1_000_000 < len(with_it) < 2_500_000
 
 
+def test_many_settings_have_every_dash_and_colour():
+    names = tuple(f"setting {k}" for k in range(12))
+    parts = json.loads(content(explorer([scores_of(settings=names)])))
+    assert len(parts["settings"]) == 12 and len({setting["colour"] for setting in parts["settings"]}) > 1
+
+
 def test_what_is_not_judged_is_not_explored():
     assert explorer([]) is None and explorer_sections([Scores("toy", None, pd.DataFrame())]) == []
 

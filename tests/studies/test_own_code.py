@@ -1,5 +1,7 @@
 """What a user writes for a study counts by its code: the cells of changed code are other cells, and no others are."""
 
+import re
+
 import pytest
 
 from approxmcmc.contracts import Component
@@ -147,8 +149,23 @@ def test_an_edit_changes_the_cells_that_read_it_and_the_message_names_it(plan_of
     assert changed == labels
     store = Store(tmp_path / "results")
     store.accept_plan(before)
-    with pytest.raises(StudyError, match=rf"(?s){len(labels)} of its 3 cells.*code of .*\b{name}\b"):
-        store.accept_plan(after)
+    if edit == "the start":  # belongs to all cells
+        with pytest.raises(StudyError, match=rf"(?s){len(labels)} of its 3 cells.*code of .*\b{name}\b"):
+            store.accept_plan(after)
+        return
+    [label] = labels
+    pieces = store.edited_code(after)
+    assert list(pieces) == [label] and re.search(rf"\b{name}\b", pieces[label])
+    assert store.accept_plan(after) == "edited" and store.accept_plan(after) == "same"
+    assert store.accept_plan(before) == "edited"
+
+
+def test_an_edit_with_another_change_is_refused(plan_of, tmp_path):
+    store = Store(tmp_path / "results")
+    store.accept_plan(plan_of())
+    for change in (("draws=10", "draws=20"), ('"mine": Mine(),', '"other": Mine(),')):
+        with pytest.raises(StudyError, match="cells are not in the present plan"):
+            store.accept_plan(plan_of(EDITS["a helper"][0], change))
 
 
 @pytest.mark.parametrize(

@@ -463,6 +463,8 @@ def test_with_a_budget_in_draws_each_setting_has_a_curve(tmp_path):
     answer = " ".join(answers([contest]))
     assert f"Some chain of {slow} had no draw by then" in answer
     assert re.search(rf"At the end of their own chains: {re.escape(slow)} .* after {number(ends[slow])} s", answer)
+    first = ends.idxmin()
+    assert f"The comparison ends at {number(contest.times[-1])} s, because the chains of {first} end there" in answer
 
 
 def test_what_is_said_of_several_targets_is_said_once_and_last():

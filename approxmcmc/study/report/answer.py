@@ -1,9 +1,9 @@
 """Write the answer from the tables: which setting to use at the budget, how wrong it is, and what is undecided.
 
-For each target, in this order: the setting with least risk and its typical error, which others are worse, the exact
-sampler, means, spreads and tails that differ from the gold standard, the seconds to a tenth of a posterior standard
-deviation, and what would decide the order that is not established. A typical error is the root of a risk. There are no
-verdicts below five replicates. All verdicts of a page together err with probability at most 5 %, see
+For each target, in this order: the setting with least risk and its typical error, which others are worse, which may be
+as good and what would decide that, what ends the comparison, the exact sampler, means, spreads and tails that differ
+from the gold standard, and the seconds to a tenth of a posterior standard deviation. A typical error is the root of a
+risk. There are no verdicts below five replicates. All verdicts of a page together err with probability at most 5 %, see
 :mod:`approxmcmc.study.report.scores`.
 """
 
@@ -28,6 +28,7 @@ from approxmcmc.study.report.scores import (
 )
 from approxmcmc.study.report.wording import counted, estimate_text, number
 
+TWICE = 2.0
 MOST_NAMED = 4  # settings whose numbers a sentence gives; the tables have the others
 
 
@@ -91,6 +92,7 @@ def sentences(scores: Scores, verdicts: int) -> list[str]:
         few = f"{fewest} per setting are too few for a verdict: {LEAST_REPLICATES} are needed."
         return [
             f"{opening}the least typical error {words_of(estimand)} was measured for {order.best}: {error}. {few}",
+            *_cut_short(scores),
             *_without_a_draw(scores, order, estimand),
             *_departures(scores, order),
         ]
@@ -100,13 +102,14 @@ def sentences(scores: Scores, verdicts: int) -> list[str]:
     return [
         f"{opening}{best}: its typical error {words_of(estimand)} is {error}{exact}.",
         *_others(table, order, estimand),
+        *_undecided(scores, table, order, verdicts),
+        *_cut_short(scores),
         *_without_a_draw(scores, order, estimand),
         *_against_exact(table, scores.exact, order, verdicts),
         *_parts(table.loc[order.best], order.best, scores.exact),
         *_other_estimands(scores, order.best),
         *_departures(scores, order),
         *_to_tenth_sd(scores, order),
-        *_undecided(scores, table, order, verdicts),
     ]
 
 
@@ -146,11 +149,22 @@ def _without_a_draw(scores: Scores, order: Ranking, estimand: str) -> list[str]:
         if end is not None:
             ends.append(f"{name} {_error(end, name, estimand)} after {number(float(end.time.iloc[0]))} s")
     if ends:
-        parts.append(
-            f"At the end of their own chains: {'; '.join(ends)}. The chains of {order.best} ended before: to compare "
-            "at equal time, give all settings a budget of so many seconds."
-        )
+        parts.append(f"At the end of their own chains: {'; '.join(ends)}.")
     return parts
+
+
+def _cut_short(scores: Scores) -> list[str]:
+    """Return a sentence on the chains that end the comparison, if others are at least twice as long."""
+    if scores.over_time is None or scores.over_time.empty:
+        return []
+    curves = scores.over_time
+    ends = curves[curves.risk.notna()].groupby("setting", sort=False).time.max()
+    if ends.empty or ends.max() < TWICE * scores.times[-1]:
+        return []
+    end = f"The comparison ends at {number(scores.times[-1])} s, because the chains of {ends.idxmin()} end there"
+    longest = f"those of {ends.idxmax()} are {number(float(ends.max()))} s long"
+    remedy = "Chains are equally long if all settings have one budget in seconds and no other program uses the machine"
+    return [f"{end}; {longest}. {remedy}."]
 
 
 def _against_exact(table: Any, exact: str | None, order: Ranking, verdicts: int) -> list[str]:

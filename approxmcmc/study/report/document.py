@@ -61,7 +61,7 @@ class Report:
     title, subtitle
         Head of the page.
     notes
-        Warnings that stand before the answer.
+        Warnings, which follow the answer.
     answer
         Sentences: which setting to use, how wrong it is, what is undecided.
     sections
@@ -155,7 +155,7 @@ class Report:
     def __repr__(self) -> str:
         """Return title and answer as text, and the titles of tables and figures."""
         listed = [f"tables: {', '.join(self.tables)}", f"figures: {', '.join(self.figures)}"]
-        return "\n".join(map(self.worded, [self.title, *self.notes, *self.answer, *listed]))
+        return "\n".join(map(self.worded, [self.title, *self.answer, *self.notes, *listed]))
 
     def _pieces(self, *kinds: type) -> dict[str, Any]:
         return {piece.title: piece for section in self.sections for piece in section.pieces if isinstance(piece, kinds)}

@@ -191,7 +191,7 @@ def _empty_curve(drawing: Any, index: int, style: Mapping[str, Any]) -> list[Any
     empty: dict[str, list[Any]] = {name: [] for name in ("at", "y", "lower", "upper", "name", "value", "where")}
     source = ColumnDataSource(empty, name=f"curve {index}")
     colour = style["color"]
-    dash = [] if style["linestyle"] == "-" else [2 * length for length in style["linestyle"][1]]
+    dash = [] if style["linestyle"] == "-" else [round(2 * length) for length in style["linestyle"][1]]
     width = style.get("linewidth", LINE_WIDTH)
     drawing.varea("at", "lower", "upper", source=source, fill_color=colour, fill_alpha=0.13, name=f"band {index}")
     line = drawing.line("at", "y", source=source, color=colour, line_width=width, line_dash=dash, name=f"line {index}")

@@ -23,7 +23,7 @@ LARGEST_UNEQUAL_SHARE = 1.5
 
 
 def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
-    """Return the warnings that stand before the numbers: on gold standards, code version, clocks and missing cells."""
+    """Return the warnings on all numbers of the page: on gold standards, code version, clocks and missing cells."""
     sentences = _gold(results, contests) + copies_of_replicates(contests)
     if results.stale:
         sentences.append("An earlier version of the code drew these cells.")
@@ -73,7 +73,7 @@ def _gold(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
     sentences = []
     looser = looser_gold(results.study.gold)
     if looser:
-        sentences.append(f"The gold standard of this preset is looser than that of preset paper: {looser}.")
+        sentences.append(f"The gates of the gold standard are looser than the strict ones: {looser}.")
     for contest in contests:
         report = results.gold_report(contest.target) or {}
         failed = [gate["gate"] for gate in report.get("gates", []) if not gate["passed"]]
@@ -115,7 +115,7 @@ def _doubtful_clocks(results: "StudyResults") -> list[str]:
 
 
 def looser_gold(gold: Gold | None) -> str:
-    """Return which gates of a gold standard are looser than the strict ones that preset paper must use; "" for none.
+    """Return which gates of a gold standard are looser than the strict ones; "" for none.
 
     Examples
     --------

@@ -84,7 +84,7 @@ class Explorer:
 
 @dataclasses.dataclass(frozen=True)
 class Note:
-    """An important sentence, shown above the answer."""
+    """An important sentence, shown below the answer."""
 
     text: str
 

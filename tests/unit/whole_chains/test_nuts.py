@@ -119,6 +119,7 @@ def test_a_target_without_a_model_is_refused():
 
 # --- what a run makes of what a library draws ---
 
+DRAW_BY_PYMC = by_pymc.draw  # itself, which tests of this file replace
 JOB = NUTSJob(None, {}, None, [1, 2], None, 5, lambda posterior, leapfrogs: 0, 5, 4, 0.8, 1, None, lambda steps: None)
 
 
@@ -364,6 +365,25 @@ def test_pymc_starts_by_itself_where_it_rejects_a_mirrored_start(two_means, monk
     clock.ends[0].append(1.0)
     with pytest.raises(by_pymc.start_error()):
         by_pymc._sample_from_pairs(JOB._replace(model=two_means.to_pymc()), clock, 5)
+
+
+@pytest.mark.parametrize("chains", [[0, 1], [0]])
+def test_pymc_may_be_stopped_while_it_tunes(two_means, monkeypatch, chains):
+    """PyMC then returns the steps of tuning, of the chains that had begun, and no posterior."""
+    tuning = xr.Dataset({"s": (("chain", "draw"), np.zeros((len(chains), 3)))}, {"chain": chains, "draw": range(3)})
+    records = xr.Dataset({"tree_size": (("chain", "draw"), np.ones((len(chains), 3)))}, {"chain": chains})
+    tree = xr.DataTree.from_dict({"warmup_posterior": tuning, "warmup_sample_stats": records})
+
+    def stopped(job, clock, draws, starts):
+        for chain in chains:
+            clock.ends[chain].extend([1.0, 2.0, 3.0])
+        clock.late = True
+        return tree
+
+    monkeypatch.setattr(by_pymc, "_sample", stopped)
+    raw = DRAW_BY_PYMC(JOB._replace(model=two_means.to_pymc(), shapes={"s": ()}, starts=[{}, {}]))
+    assert raw.stopped == "time_limit" and raw.posterior.sizes == {"chain": len(chains), "draw": 0}
+    assert raw.seconds.shape == (len(chains), 0) and raw.warmup_seconds.tolist() == [[1.0] * 3] * len(chains)
 
 
 def test_starts_that_were_near_are_findings(two_means):
