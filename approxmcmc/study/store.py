@@ -89,7 +89,7 @@ class Store:
             for cell in plan.cells
         }
         stored = self.plan()
-        lost = set() if stored is None else stored["cells"].keys() - cells.keys()
+        lost: set[str] = set() if stored is None else stored["cells"].keys() - cells.keys()
         if stored is not None:
             edited = self.edited_code(plan)
             present = list(cells.values())

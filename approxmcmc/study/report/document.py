@@ -108,7 +108,7 @@ class Report:
         StudyError
             If the report has no such table or figure; the message names the nearest.
         """
-        return self._piece(title, Table, Figure, Explorer).data.copy()
+        return self._piece("table or figure", title, Table, Figure, Explorer).data.copy()
 
     def latex(self, title: str) -> str:
         r"""Return a table as LaTeX, for ``\usepackage{booktabs}``: the names and cells of the page.
@@ -118,7 +118,7 @@ class Report:
         StudyError
             If the report has no such table; the message names the nearest.
         """
-        return latex_table(self._piece(title, Table), self.worded)
+        return latex_table(self._piece("table", title, Table), self.worded)
 
     def figure(self, title: str) -> Any:
         """Return a figure by its title, with the names of the study.
@@ -130,7 +130,7 @@ class Report:
         StudyError
             If the report has no such figure; the message names the nearest.
         """
-        drawn = self._piece(title, Figure).figure
+        drawn = self._piece("figure", title, Figure).figure
         if isinstance(drawn, str):
             return Picture(svg_document(drawn, self.worded))
         name_texts(drawn, self.worded)
@@ -160,11 +160,10 @@ class Report:
     def _pieces(self, *kinds: type) -> dict[str, Any]:
         return {piece.title: piece for section in self.sections for piece in section.pieces if isinstance(piece, kinds)}
 
-    def _piece(self, title: str, *kinds: type) -> Any:
+    def _piece(self, what: str, title: str, *kinds: type) -> Any:
         of_study = self._pieces(*kinds)
         shown = {self.worded(name): piece for name, piece in of_study.items()}
         by_title = shown | of_study  # a title of the study itself comes first
         if title not in by_title:
-            what = " or ".join(kind.__name__.lower() for kind in kinds)
             raise StudyError(f"The report has no {what} {nearest(title, by_title)}")
         return by_title[title]

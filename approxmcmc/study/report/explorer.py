@@ -153,7 +153,7 @@ def _drawing(piece: Explorer) -> Any:
     from bokeh.models import BoxZoomTool, HoverTool, ResetTool, SaveTool, Span
     from bokeh.plotting import figure
 
-    drawing = figure(
+    drawing: Any = figure(
         x_axis_type="log",
         y_axis_type="log",
         height=HEIGHT,

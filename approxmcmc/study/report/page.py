@@ -83,7 +83,12 @@ def _section_view(
     for piece in section.pieces:
         anchor = unique(slug(piece.title), names)
         kind = type(piece).__name__
-        head = {"kind": kind, "id": anchor, "title": worded(piece.title), "caption": worded(piece.caption)}
+        head: dict[str, Any] = {
+            "kind": kind,
+            "id": anchor,
+            "title": worded(piece.title),
+            "caption": worded(piece.caption),
+        }
         if isinstance(piece, Figure):
             pieces.append(head | _figure_view(piece, anchor, files, worded))
         elif isinstance(piece, Explorer):
