@@ -48,7 +48,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange
-from approxmcmc.engine.terms.passes import over_blocks
+from approxmcmc.engine.terms.passes import BLOCK, over_blocks
 from approxmcmc.engine.terms.term_range import FARTHEST, reach_along_path, reach_in_space
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.expansion.linear import squared_lengths
@@ -74,16 +74,10 @@ class BoundedRows(Protocol):
     def forms_within(
         self, order: int, eta: np.ndarray, rows: Any, covariances: np.ndarray, radius: float
     ) -> np.ndarray:
-        """Return bounds of the derivatives of rows with several predictors in a direction of length 1."""
+        """Return bounds of the derivatives of order 2 or 3 of rows in a direction of length 1; shape (rows,)."""
 
     def expansion(self, order: int) -> Any:
         """Return the expansion of the terms."""
-
-    def second_derivative_within(self, eta: np.ndarray, rows: Any, reach: np.ndarray) -> np.ndarray:
-        """Return upper bounds of the absolute second derivatives of some rows within `reach` of `eta`."""
-
-    def third_derivative_within(self, eta: np.ndarray, rows: Any, reach: np.ndarray) -> np.ndarray:
-        """Return upper bounds of the absolute third derivatives of some rows within `reach` of `eta`."""
 
 
 def largest_radius(center: np.ndarray, cholesky: np.ndarray, draws: np.ndarray) -> float:
@@ -105,16 +99,13 @@ def slope_rates(bounds: Sequence[np.ndarray | None], lengths: np.ndarray) -> np.
     return rates
 
 
-def residual_rates(third: np.ndarray, leverages: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-    """Return the c_i of residuals of second order, shape (rows,).
+def rates_of_shifts(shifts: np.ndarray, leverages: np.ndarray) -> np.ndarray:
+    """Return the part of the c_i that is due to averaged coefficients, shape (rows,).
 
-    `third` holds K_i, `leverages` h_i, shape (rows,) each, and `shifts` (a_i, b_i), shape (rows, 2).
+    `shifts` holds (a_i, b_i), shape (rows, 2), and `leverages` h_i, shape (rows,).
     """
-    spread = np.sqrt(leverages)
     moved = np.abs(shifts)
-    of_slope = moved[:, 0] * spread / SLOPE_WEIGHT
-    of_curvature = moved[:, 1] * leverages / CURVATURE_WEIGHT
-    return np.maximum(np.maximum(third * (spread * leverages) / 6.0, of_curvature), of_slope) + ROUNDING
+    return np.maximum(moved[:, 1] * leverages / CURVATURE_WEIGHT, moved[:, 0] * np.sqrt(leverages) / SLOPE_WEIGHT)
 
 
 def sharper_units(ways: np.ndarray, cholesky: np.ndarray) -> np.ndarray:
@@ -207,72 +198,49 @@ def rates_of_rows(
     The second result says whether averaging has changed the coefficients of any row. Other arguments as in
     `bound_of_rows`.
     """
-    if target.design.n_predictors > 1:
-        return rates_in_space(target, order, len(numbers), rows, center, units, places), False
     expansion = target.expansion(2)
+    design = target.design
+    rows_per_block = BLOCK if design.n_predictors == 1 else design.rows_at_a_time
     rates = np.empty((len(places), len(numbers)), dtype=np.float32)
 
     def block(lo: int, hi: int) -> bool:
         these = slice(lo, hi) if rows is None else rows[lo:hi]
-        block_of_rows = expansion.around(center, units, these)
-        leverages = squared_lengths(block_of_rows.directions)
-        shifts = expansion.shifts(block_of_rows, numbers[lo:hi])
-        spread = np.sqrt(leverages)
-        shifts[(np.abs(shifts) <= ROUNDING) | (not averaged)] = 0.0  # Taylor's own
-        for k, farthest in enumerate(places):
-            if order == 1:
-                second = target.second_derivative_within(block_of_rows.eta, these, spread * farthest)
-                rates_of_block = 0.5 * second * leverages + ROUNDING
-            else:
-                third = target.third_derivative_within(block_of_rows.eta, these, spread * farthest)
-                rates_of_block = residual_rates(third, leverages, shifts)
-            # This takes half of the memory, and is still a bound.
-            with np.errstate(over="ignore"):
-                rates[k, lo:hi] = np.nextafter(rates_of_block.astype(np.float32), np.float32(np.inf))
-        return bool(shifts.any())
-
-    return rates, any(list(over_blocks(block, len(numbers))))
-
-
-def rates_in_space(
-    target: BoundedRows,
-    order: int,
-    n: int,
-    rows: np.ndarray | None,
-    center: np.ndarray,
-    units: np.ndarray,
-    places: Sequence[float],
-) -> np.ndarray:
-    """Return c_i = F_i / (order + 1)! of n rows with several predictors, within each radius in `places`; one pass.
-
-    F_i bounds the derivative of order + 1 in a direction, in the units L = `units`; the residuals are Taylor's.
-    """
-    rates = np.empty((len(places), n), dtype=np.float32)
-
-    def block(lo: int, hi: int) -> int:
-        these = slice(lo, hi) if rows is None else rows[lo:hi]
-        eta = target.design.eta(center, these)
-        covariances = target.design.covariances(units, these)
+        shifts = np.zeros((hi - lo, 2))  # 0 for Taylor's own coefficients, which those of several predictors are
+        if design.n_predictors == 1:
+            block_of_rows = expansion.around(center, units, these)
+            eta = block_of_rows.eta[None]
+            covariances = squared_lengths(block_of_rows.directions)[:, None, None]
+            if averaged:
+                shifts = expansion.shifts(block_of_rows, numbers[lo:hi])
+                shifts[np.abs(shifts) <= ROUNDING] = 0.0
+        else:
+            eta = design.eta(center, these)
+            covariances = design.covariances(units, these)
+        of_shifts = rates_of_shifts(shifts, covariances[:, 0, 0])
         for k, farthest in enumerate(places):
             forms = target.forms_within(order + 1, eta, these, covariances, farthest)
-            exact = forms / math.factorial(order + 1) + ROUNDING
-            with np.errstate(over="ignore"):  # an infinite bound, see `refuse_infinite`
+            exact = np.maximum(forms / math.factorial(order + 1), of_shifts) + ROUNDING
+            # Single precision takes half of the memory, and rounded upwards it is still a bound. For an infinite one
+            # see `refuse_infinite`.
+            with np.errstate(over="ignore"):
                 rates[k, lo:hi] = np.nextafter(exact.astype(np.float32), np.float32(np.inf))
-        return hi - lo
+        return bool(shifts.any())
 
-    list(over_blocks(block, n, target.design.rows_at_a_time))
-    return rates
+    return rates, any(list(over_blocks(block, len(numbers), rows_per_block)))
 
 
 def range_in_space(
-    target: BoundedRows, n: int, rows: np.ndarray | None, law: tuple[np.ndarray, np.ndarray, np.ndarray]
+    target: BoundedRows,
+    numbers: np.ndarray,
+    rows: np.ndarray | None,
+    law: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> CompiledTermRange:
-    """Compile a bound of the range of Taylor's residuals of second order, of n rows with several predictors; one pass.
+    """Compile a bound of the range of Taylor's residuals of second order, of rows with several predictors; one pass.
 
-    `rows` are their indices, None for all. The derivatives of their terms must be bounded for all predictors.
+    Arguments as in `residual_range`. The derivatives of the terms must be bounded for all predictors.
     """
     center, cholesky, _ = law
-    [rates] = rates_in_space(target, 2, n, rows, center, cholesky, [math.inf])
+    [rates], _ = rates_of_rows(target, 2, numbers, rows, center, cholesky, [math.inf], averaged=False)
     return CompiledTermRange(*reach_in_space((0.0, 0.0, 2.0 * float(rates.max())), math.inf, center, cholesky))
 
 

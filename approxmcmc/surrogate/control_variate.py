@@ -897,8 +897,7 @@ class ControlVariate(
         """
         several = None if has_one_predictor(self.target) else with_bounded_residuals(self.target)
         if several is not None and several.likelihood.forms_are_global and self.order == 2:
-            n = several.n_obs if self._light is None else len(self._light)
-            return range_in_space(several, n, self._light, self._law("how far residuals spread"))
+            return range_in_space(several, self._numbers, self._light, self._law("how far residuals spread"))
         linear = bounded(self.target)
         bounds = None if linear is None else linear.likelihood.derivative_bounds(3, linear.responses)
         if linear is None or bounds is None or self.order != 2:

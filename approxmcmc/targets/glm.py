@@ -179,7 +179,7 @@ class GLMTarget(FamilyRegression):
         """Return the name of the bound of the derivative `order`, and bounds within order * STEP / 2 of each center."""
         if order == 3:
             reach = np.full(centers.size, 0.5 * order * STEP)
-            bounds = self._single.third_derivative_within(centers, (np.full(centers.size, y),), reach)
+            bounds = self._single.derivative_within(order, centers, (np.full(centers.size, y),), reach)
             assert bounds is not None
             return "third_derivative_bound", bounds
         name = BOUNDS[order - 1]

@@ -35,6 +35,11 @@ from approxmcmc.targets.predictors.weighted import weighted_rows
 from approxmcmc.targets.tall_data import TallDataTarget
 
 FORMS: tuple[FormOfRows, ...] = (DenseRows(), DenseClasses(), AnyRows())  # the first that fits is taken
+# By the order of a derivative that a likelihood does not bound: its name, and the argument that gives a bound.
+UNKNOWN_BOUNDS = {
+    2: ("second", "second_derivative_bound="),
+    3: ("third", "third_derivative_bound=, a number or a function of (eta, y, reach)"),
+}
 
 
 class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
@@ -204,31 +209,26 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
         distance = np.array([0.5])  # the range is twice the number times the distance
         return CompiledDifferenceBound(distance_range(), distance, lengths, np.empty(0))
 
-    def second_derivative_within(self, eta: np.ndarray, rows: Any, reach: np.ndarray) -> np.ndarray:
-        """Return upper bounds of abs(d^2 log p(y_i | t) / dt^2) over abs(t - eta_i) <= reach_i, for some rows i."""
-        bounds = self.likelihood.second_derivative_within(eta, self.responses_of(rows), reach)
-        if bounds is None:
-            raise IncompatibleError(
-                f"{type(self).__name__} does not bound its second derivative, which exact subsampling of a "
-                "first-order expansion needs; give a GLMTarget second_derivative_bound="
-            )
-        return bounds
-
-    def third_derivative_within(self, eta: np.ndarray, rows: Any, reach: np.ndarray) -> np.ndarray:
-        """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i, for some rows i."""
-        bounds = self.likelihood.third_derivative_within(eta, self.responses_of(rows), reach)
-        if bounds is None:
-            raise IncompatibleError(
-                f"{type(self).__name__} does not bound its third derivative, which exact subsampling of an expansion "
-                "needs; give a GLMTarget third_derivative_bound=, a number or a function of (eta, y, reach)"
-            )
-        return bounds
-
     def forms_within(
         self, order: int, eta: np.ndarray, rows: Any, covariances: np.ndarray, radius: float
     ) -> np.ndarray:
-        """Return bounds of the directional derivatives of some rows, see `RowLikelihood.forms_within`."""
-        return self.likelihood.forms_within(order, eta, self.responses_of(rows), covariances, radius)
+        """Return bounds of the directional derivatives of some rows, see `RowLikelihood.forms_within`.
+
+        For one predictor they are those of the derivative in it, times a power of its standard deviation.
+        """
+        responses = self.responses_of(rows)
+        if self.design.n_predictors > 1:
+            return self.likelihood.forms_within(order, eta, responses, covariances, radius)
+        variances = covariances[:, 0, 0]
+        spread = np.sqrt(variances)
+        bounds = self.likelihood.derivative_within(order, eta[0], responses, spread * radius)
+        if bounds is None:
+            name, argument = UNKNOWN_BOUNDS[order]
+            raise IncompatibleError(
+                f"{type(self).__name__} does not bound its {name} derivative, which exact subsampling of an expansion "
+                f"of order {order - 1} needs; give a GLMTarget {argument}"
+            )
+        return bounds * (variances if order == 2 else spread * variances)
 
     def responses_of(self, rows: Any) -> tuple[np.ndarray, ...]:
         """Return the responses of some rows, a slice or indices, in memory."""

@@ -101,29 +101,19 @@ class FamilyLikelihood(PredictsResponses, ScalarLikelihood):
         bound = self.bounds[order - 1]
         if bound is not None:
             return bound / self.largest_size * np.broadcast_to(size, y.shape)
+        with np.errstate(all="ignore"):
+            bounds = self.derivative_within(order, np.zeros(len(y)), responses, np.full(len(y), np.inf))
+        return bounds if bounds is not None and np.isfinite(bounds).all() else None
+
+    def derivative_within(
+        self, order: int, eta: np.ndarray, responses: tuple[np.ndarray, ...], reach: np.ndarray
+    ) -> np.ndarray | None:
+        """Return the family's bounds over abs(t - eta_i) <= reach_i, or those for all t; None if neither is known."""
         family = self.family
         within = (family.slope_within, family.second_derivative_within, family.third_derivative_within)[order - 1]
         if within is None:
-            return None
-        with np.errstate(all="ignore"):
-            bounds = within(np.zeros(len(y)), y, size, self.shape, np.full(len(y), np.inf))
-        return bounds if np.isfinite(bounds).all() else None
-
-    def second_derivative_within(
-        self, eta: np.ndarray, responses: tuple[np.ndarray, ...], reach: np.ndarray
-    ) -> np.ndarray | None:
-        """Return upper bounds of abs(d^2 log p(y_i | t) / dt^2) over abs(t - eta_i) <= reach_i; None if unknown."""
-        if self.family.second_derivative_within is None:
-            return super().second_derivative_within(eta, responses, reach)
-        return self.family.second_derivative_within(eta, *sized(responses[0]), self.shape, reach)
-
-    def third_derivative_within(
-        self, eta: np.ndarray, responses: tuple[np.ndarray, ...], reach: np.ndarray
-    ) -> np.ndarray | None:
-        """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i; None if unknown."""
-        if self.family.third_derivative_within is None:
-            return super().third_derivative_within(eta, responses, reach)
-        return self.family.third_derivative_within(eta, *sized(responses[0]), self.shape, reach)
+            return super().derivative_within(order, eta, responses, reach)
+        return within(eta, *sized(responses[0]), self.shape, reach)
 
     def shape_at(self, eta: np.ndarray) -> float:
         """Return the known shape."""

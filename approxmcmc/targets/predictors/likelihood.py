@@ -90,17 +90,15 @@ class RowLikelihood(abc.ABC):
         bound = self.bounds[order - 1]
         return None if bound is None else np.full(len(responses[0]), bound)
 
-    def second_derivative_within(
-        self, eta: np.ndarray, responses: tuple[np.ndarray, ...], reach: np.ndarray
+    def derivative_within(
+        self, order: int, eta: np.ndarray, responses: tuple[np.ndarray, ...], reach: np.ndarray
     ) -> np.ndarray | None:
-        """Return upper bounds of abs(d^2 log p(y_i | t) / dt^2) over abs(t - eta_i) <= reach_i; None if unknown."""
-        return None if self.second_derivative_bound is None else np.full(len(eta), self.second_derivative_bound)
+        """Return upper bounds of abs(d^k log p(y_i | t) / dt^k), k = `order`, over abs(t - eta_i) <= reach_i; (rows,).
 
-    def third_derivative_within(
-        self, eta: np.ndarray, responses: tuple[np.ndarray, ...], reach: np.ndarray
-    ) -> np.ndarray | None:
-        """Return upper bounds of abs(d^3 log p(y_i | t) / dt^3) over abs(t - eta_i) <= reach_i; None if unknown."""
-        return None if self.third_derivative_bound is None else np.full(len(eta), self.third_derivative_bound)
+        They are for rows with one predictor, k = 1, 2 or 3; None if they are unknown.
+        """
+        bound = self.bounds[order - 1]
+        return None if bound is None else np.full(len(eta), bound)
 
     def of_one_response(self, responses: tuple[np.ndarray, ...]) -> tuple[Callable[..., float], np.ndarray] | None:
         """Return the term as a function of one predictor and one number, and this number for each row.

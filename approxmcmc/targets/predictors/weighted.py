@@ -72,16 +72,12 @@ class WithWeights(RowLikelihood):
         bounds = self.single.derivative_bounds(order, plain)
         return None if bounds is None else weights * bounds
 
-    def second_derivative_within(self, eta: np.ndarray, responses: Responses, reach: np.ndarray) -> np.ndarray | None:
-        """Return bounds of second derivatives for abs(t - eta_d) <= reach_d: those of single rows, times weights."""
+    def derivative_within(
+        self, order: int, eta: np.ndarray, responses: Responses, reach: np.ndarray
+    ) -> np.ndarray | None:
+        """Return bounds of a derivative for abs(t - eta_d) <= reach_d: those of single rows, times weights."""
         plain, weights = self.split(responses)
-        bounds = self.single.second_derivative_within(eta, plain, reach)
-        return None if bounds is None else weights * bounds
-
-    def third_derivative_within(self, eta: np.ndarray, responses: Responses, reach: np.ndarray) -> np.ndarray | None:
-        """Return bounds of third derivatives for abs(t - eta_d) <= reach_d: those of single rows, times weights."""
-        plain, weights = self.split(responses)
-        bounds = self.single.third_derivative_within(eta, plain, reach)
+        bounds = self.single.derivative_within(order, eta, plain, reach)
         return None if bounds is None else weights * bounds
 
     def forms_within(

@@ -53,9 +53,9 @@ def test_the_derivatives_of_a_logit_on_an_interval(reach):
     m = 1.0 / (1.0 + np.exp(-grid))
     largest = np.abs(m * (1.0 - m) * (1.0 - 2.0 * m)).max(axis=1)
     likelihood = logistic(10).likelihood
-    bend = likelihood.second_derivative_within(eta, (np.zeros(9),), np.full(9, reach))
+    bend = likelihood.derivative_within(2, eta, (np.zeros(9),), np.full(9, reach))
     np.testing.assert_allclose(bend, (m * (1.0 - m)).max(axis=1), rtol=1e-6, atol=1e-12)
-    found = likelihood.third_derivative_within(eta, (np.zeros(9),), np.full(9, reach))
+    found = likelihood.derivative_within(3, eta, (np.zeros(9),), np.full(9, reach))
     np.testing.assert_allclose(found, largest, rtol=1e-6, atol=1e-12)
     assert (found >= largest - 1e-15).all()
 

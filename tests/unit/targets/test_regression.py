@@ -255,9 +255,10 @@ def test_weighted_rows_of_a_table_keep_their_bounds_and_lines(table):
     assert merged.n_obs == 12 and not merged.is_dense
     plain = single.compile_difference_bound().rates[:12]
     np.testing.assert_allclose(merged.compile_difference_bound().rates, 4.0 * plain)
-    eta, reach = np.linspace(-2.0, 2.0, 12), np.full(12, 0.3)
-    for name in ("second_derivative_within", "third_derivative_within"):
-        one, other = (getattr(target, name)(eta, slice(0, 12), reach) for target in (merged, single))
+    eta = np.linspace(-2.0, 2.0, 12)[None]
+    covariances = np.linspace(0.1, 0.4, 12)[:, None, None]
+    for order in (2, 3):
+        one, other = (target.forms_within(order, eta, slice(0, 12), covariances, 0.3) for target in (merged, single))
         np.testing.assert_allclose(one, 4.0 * other)
     term, lines, _ = lines_of(merged, np.array([0, 3]))
     np.testing.assert_array_equal(lines.y, Y[[0, 3]] + 4.0j)
