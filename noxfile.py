@@ -11,10 +11,13 @@ import argparse
 import os
 import secrets
 import shutil
+import subprocess
 import sys
 import time
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 import nox
 
@@ -110,16 +113,43 @@ PLAIN = [
 UNMARKED = "not statistical and not bench and not faults"
 COMPILED = "tests/oracle/test_textbook.py"  # compares with NumPy; the main Python compiles every family of samplers
 
-# What `tests` runs: folders without compilation, then one chain of each kind of kernel and studies, compiled.
+# What `tests` runs, in two processes at a time: folders without compilation, then one chain of each kind of kernel and
+# studies, compiled. The latter are named by file: to collect all tests of their folders takes ten processor seconds.
 SHORT = f"{UNMARKED} and not thorough"
-SHORT_PLAIN = ["tests/contracts", "tests/unit", "tests/oracle"]
-SHORT_COMPILED = ["tests/unit/engine", "tests/unit/interop", "tests/oracle", "tests/studies"]
+SHORT_PLAIN = ["tests/contracts", "tests/oracle", "tests/unit"]
+SHORT_COMPILED = [
+    "tests/oracle/test_exact_subsampling.py",
+    "tests/oracle/test_exchange_textbook.py",
+    "tests/oracle/test_firefly.py",
+    "tests/oracle/test_gibbs.py",
+    "tests/oracle/test_langevin.py",
+    "tests/oracle/test_pdmp.py",
+    "tests/oracle/test_slice.py",
+    "tests/oracle/test_textbook.py",
+    "tests/studies/test_cli.py",
+    "tests/studies/test_discrete.py",
+    "tests/studies/test_docs.py",
+    "tests/studies/test_estimands.py",
+    "tests/studies/test_plan.py",
+    "tests/studies/test_publish.py",
+    "tests/studies/test_run.py",
+    "tests/studies/test_store.py",
+    "tests/unit/engine/test_callees.py",
+    "tests/unit/engine/test_engine.py",
+    "tests/unit/interop/test_pymc.py",
+]
 
 
 def _pytest(session: nox.Session, *arguments: str, **environment: str) -> None:
     """Run pytest in two processes; a test file stays in one of them, so that its kernels are compiled once."""
     options = ["-n", "2", "--dist", "loadfile"]
     session.run("python", "-m", "pytest", *options, *arguments, env={**ONE_THREAD, **BYTECODE, **environment})
+
+
+def _pytest_alone(session: nox.Session, *arguments: str, stdout: IO[str] | None = None, **environment: str) -> None:
+    """Run pytest in one process: each worker of two would collect all tests, 25 processor seconds in `tests`."""
+    command = ("python", "-m", "pytest", *arguments)
+    session.run(*command, env={**ONE_THREAD, **BYTECODE, **environment}, stdout=stdout, stderr=subprocess.STDOUT)
 
 
 def _pytest_uncompiled(session: nox.Session) -> None:
@@ -161,16 +191,26 @@ def reproduce(session: nox.Session) -> None:
 def tests(session: nox.Session) -> None:
     """Run one check of each thing, in some minutes: what a contributor runs before a commit.
 
-    These are contracts, unit and oracle tests without the mark `thorough`, without compilation; then unit, oracle and
-    study tests marked `core`, compiled, in one process: to import the tests once costs less than two processes save.
-    Options after ``--`` go to pytest and replace these choices.
+    These are contracts, unit and oracle tests without the mark `thorough`, without compilation; and unit, oracle and
+    study tests marked `core`, compiled. Two processes share them by folders. The output of the second, unit tests, is
+    shown when it ends. Options after ``--`` go to pytest and replace these choices.
     """
     _install(session, "--extra", "studies", "--group", "test")
     if session.posargs:
         _pytest(session, *session.posargs)
-    else:
-        _pytest(session, "-m", SHORT, *SHORT_PLAIN, NUMBA_DISABLE_JIT="1")
-        _pytest(session, "-n", "0", "-m", f"core and {SHORT}", *SHORT_COMPILED)
+        return
+    *first, second = SHORT_PLAIN
+    output = Path(session.create_tmp(), "unit.txt")
+    with output.open("w", encoding="utf-8") as shown_later, ThreadPoolExecutor(1) as other:
+        unit = other.submit(_pytest_alone, session, "-m", SHORT, second, stdout=shown_later, NUMBA_DISABLE_JIT="1")
+        try:
+            _pytest_alone(session, "-m", SHORT, *first, NUMBA_DISABLE_JIT="1")
+            _pytest_alone(session, "-m", f"core and {SHORT}", *SHORT_COMPILED)
+        finally:
+            failure = unit.exception()
+            session.log(f"{second}:\n{output.read_text(encoding='utf-8', errors='replace')}")
+    if failure:
+        raise failure
 
 
 @nox.session(python=PYTHONS, name="tests-all")

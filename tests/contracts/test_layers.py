@@ -5,6 +5,7 @@ fixture or table of the same file that this test uses.
 """
 
 import ast
+import functools
 import types
 from pathlib import Path
 
@@ -46,21 +47,40 @@ def imported(module):
     return found
 
 
+def chain_of(attribute):
+    """Return the names of `a.b.c` in this order, or none if it starts with no name, as `f().b` does."""
+    names = []
+    while isinstance(attribute, ast.Attribute):
+        names.append(attribute.attr)
+        attribute = attribute.value
+    return (attribute.id, *reversed(names)) if isinstance(attribute, ast.Name) else ()
+
+
+@functools.cache
+def words_and_chains(node):
+    """Return the names and arguments below a node, and its chains of attributes; each node is walked once."""
+    found = set()
+    chains = set()
+    for child in ast.walk(node):
+        if isinstance(child, ast.Name):
+            found.add(child.id)
+        elif isinstance(child, ast.arg):
+            found.add(child.arg)
+        elif isinstance(child, ast.Attribute):
+            chains.add(chain_of(child))
+    return frozenset(found), chains - {()}
+
+
 def words(node):
     """Return the names and arguments below a node; an argument of a test may be a fixture."""
-    found = {child.id for child in ast.walk(node) if isinstance(child, ast.Name)}
-    return found | {child.arg for child in ast.walk(node) if isinstance(child, ast.arg)}
+    return words_and_chains(node)[0]
 
 
 def package_names(node, meaning):
     """Return what a node uses of the package: imported names, and attributes of imported names, as in `amc.risk`."""
-    found = {meaning[word] for word in words(node) if word in meaning}
-    for child in ast.walk(node):
-        if isinstance(child, ast.Attribute):
-            root, *chain = ast.unparse(child).split(".")
-            if root in meaning and all(name.isidentifier() for name in chain):
-                found |= set(chain)
-    return found
+    found, chains = words_and_chains(node)
+    attributes = {name for root, *names in chains if root in meaning for name in names}
+    return {meaning[word] for word in found if word in meaning} | attributes
 
 
 def marks(nodes):
@@ -112,14 +132,14 @@ def definitions(module):
     return found
 
 
-def reached(node, defined):
-    """Return a node and all definitions of its file that it uses, directly or by others."""
-    seen = []
-    waiting = [node]
+def reached(nodes, defined):
+    """Return some nodes and all definitions of their file that they use, directly or by others."""
+    seen = set()
+    waiting = set(nodes)
     while waiting:
-        seen.append(waiting.pop())
-        more = [defined[word] for word in sorted(words(seen[-1])) if word in defined]
-        waiting += [each for each in more if each not in seen and each not in waiting]
+        node = waiting.pop()
+        seen.add(node)
+        waiting |= {defined[word] for word in words(node) if word in defined} - seen
     return seen
 
 
@@ -129,23 +149,25 @@ def names_in(source, is_run):
     defined, meaning = definitions(module), imported(module)
     whole = marks([defined["pytestmark"]]) if "pytestmark" in defined else set()
     run = of_tests(module.body, whole, is_run)
-    return {name for test in run for node in reached(test, defined) for name in package_names(node, meaning)}
+    return {name for node in reached(run, defined) for name in package_names(node, meaning)}
 
 
-def names_of(folder):
-    """Return what the tests of a folder use of the package that the session runs."""
-    texts = [file.read_text(encoding="utf-8") for file in sorted((ROOT / folder).rglob("test_*.py"))]
-    kinds = [kind for kind, setting_of in KINDS.items() if folder in setting(setting_of)]
+def names_of(place):
+    """Return what the tests of a folder or file use of the package that the session runs."""
+    path = ROOT / place
+    files = [path] if path.is_file() else sorted(path.rglob("test_*.py"))
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    kinds = [kind for kind, setting_of in KINDS.items() if place in setting(setting_of)]
     return {name for kind in kinds for text in texts for name in names_in(text, kind)}
 
 
-KINDS = {is_plain: "SHORT_PLAIN", is_core: "SHORT_COMPILED"}  # the two halves of the session, and their folders
+KINDS = {is_plain: "SHORT_PLAIN", is_core: "SHORT_COMPILED"}  # the two halves of the session: folders, and files
 
 
 @pytest.fixture(scope="module")
 def used():
-    """Return for each folder of the session what its tests use."""
-    return {folder: names_of(folder) for folder in {*setting("SHORT_PLAIN"), *setting("SHORT_COMPILED")}}
+    """Return for each folder and file of the session what its tests use."""
+    return {place: names_of(place) for place in {*setting("SHORT_PLAIN"), *setting("SHORT_COMPILED")}}
 
 
 def public_names():
@@ -166,7 +188,8 @@ def test_every_public_name_is_used(used):
 
 @pytest.mark.parametrize("role", [AcceptanceTest, Proposal, Sampler])
 def test_every_member_of_a_role_is_held_to_an_enumerated_truth(used, role):
-    assert members(role) - used["tests/oracle"] == members(role) & set(ORACLES)
+    in_oracles = set().union(*(names for place, names in used.items() if place.startswith("tests/oracle")))
+    assert members(role) - in_oracles == members(role) & set(ORACLES)
 
 
 @pytest.mark.parametrize(("member", "file"), ORACLES.items())
@@ -174,11 +197,10 @@ def test_an_oracle_among_the_unit_tests_is_in_the_session(member, file):
     assert member in names_in((ROOT / file).read_text(encoding="utf-8"), is_plain)
 
 
-def test_every_core_test_is_in_a_folder_that_runs_compiled():
+def test_the_files_with_core_tests_are_those_that_run_compiled():
     files = [file for file in (ROOT / "tests").rglob("test_*.py") if f"mark.{COMPILED}" in file.read_text("utf-8")]
-    folders = [ROOT / folder for folder in setting("SHORT_COMPILED")]
-    others = [file.name for file in files if not any(file.is_relative_to(folder) for folder in folders)]
-    assert others == [Path(__file__).name]
+    marked = {file.relative_to(ROOT).as_posix() for file in files if file != Path(__file__)}
+    assert marked == set(setting("SHORT_COMPILED"))
 
 
 def test_every_family_is_held_to_its_density():
