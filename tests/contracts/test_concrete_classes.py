@@ -20,6 +20,7 @@ import pytest
 
 import approxmcmc
 from approxmcmc.contracts import AcceptanceTest, AnySampler, Proposal, Target
+from tests.syntax import nodes_of, tree_of
 
 PACKAGE = Path(approxmcmc.__file__).parent
 ROLES_ONLY = ("bounds", "couplings")
@@ -44,14 +45,14 @@ class Branches(ast.NodeVisitor):
     """Collect the branches on concrete classes of a file, by line; see the head of this file."""
 
     def __init__(self, source: str) -> None:
-        tree = ast.parse(source)
+        nodes = nodes_of(source)
         self.lines: list[int] = []
-        self.ours = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-        for node in ast.walk(tree):
+        self.ours = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+        for node in nodes:
             room = (getattr(node, "module", None) or "").split(".")[:2]
             if room[:1] == ["approxmcmc"] and room[1:] not in ([], ["contracts"], ["errors"]):
                 self.ours |= {alias.asname or alias.name for alias in node.names}
-        self.visit(tree)
+        self.visit(tree_of(source))
 
     def add(self, node: ast.AST) -> None:
         self.lines.append(node.lineno)
@@ -130,7 +131,7 @@ ALLOWED = {
 def branches_on_members(source: str) -> set[str]:
     """Return the names of members in ``isinstance``, ``issubclass`` and ``match``."""
     kinds: list[ast.AST] = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("isinstance", "issubclass"):
             kinds += ast.walk(node.args[1])
         elif isinstance(node, ast.MatchClass):
@@ -163,7 +164,7 @@ def names_of_members(source: str) -> set[str]:
     """Return the members and libraries that the text of a file names, outside the examples of docstrings."""
     texts = [
         node.value.partition("Examples\n")[0]
-        for node in ast.walk(ast.parse(source))
+        for node in nodes_of(source)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
     words = set(re.findall(r"\w+", " ".join(texts)))

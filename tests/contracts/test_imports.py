@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from approxmcmc.engine.compiler.code_version import ROOMS_THAT_DRAW
+from tests.syntax import nodes_of, tree_of
 
 PACKAGE = Path(__file__).parents[2] / "approxmcmc"
 
@@ -66,7 +67,7 @@ HEAVY = {
 def imported_rooms(source: str) -> frozenset[str]:
     """Return the rooms that a file imports, at its top or inside a function; a public name counts as ``__init__``."""
     modules = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if isinstance(node, ast.Import):
             modules |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module == PACKAGE.name:
@@ -170,7 +171,7 @@ class Imports(ast.NodeVisitor):
 def imports_of(source: str) -> set[tuple[str, str | None]]:
     """Return what a file imports, without what only type checkers read."""
     visitor = Imports()
-    visitor.visit(ast.parse(source))
+    visitor.visit(tree_of(source))
     return visitor.found
 
 

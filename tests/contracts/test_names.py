@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import approxmcmc as amc
+from tests.syntax import tree_of
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "approxmcmc"
@@ -17,7 +18,7 @@ def places_of_classes(sources):
     """Return the files, of a mapping from file to text, that define each class at their top level."""
     places = defaultdict(list)
     for file, text in sources.items():
-        for node in ast.parse(text).body:
+        for node in tree_of(text).body:
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(file)
     return places

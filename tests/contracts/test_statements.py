@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import approxmcmc
+from tests.syntax import nodes_of
 
 PACKAGE = Path(approxmcmc.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -45,7 +46,7 @@ def depends(value: ast.expr, target: ast.expr) -> bool:
 def parallel(source: str) -> list[int]:
     """Return the lines of parallel assignments of values that could stand one below the other."""
     lines = []
-    for node in ast.walk(ast.parse(source)):
+    for node in nodes_of(source):
         if not (
             isinstance(node, ast.Assign)
             and isinstance(node.targets[0], ast.Tuple)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
+from tests.syntax import nodes_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/trace.md").read_text(encoding="utf-8")
@@ -30,10 +31,10 @@ OF_TABLES = {"price"}  # an attribute of the table of candidates
 ROLES = "setup_", "tuning_", "adapted_"  # the page explains these together
 
 
-def _attributes_in(tree):
+def _attributes_in(source):
     """Return the constant keys of dicts that are assigned to, or returned by, what is called `attrs` or the like."""
     values = []
-    for node in ast.walk(tree):
+    for node in nodes_of(source):
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(getattr(one, "attr", getattr(one, "id", "")) in NAMES for one in targets):
@@ -53,7 +54,7 @@ def _missing(names):
 def _written():
     places = [ROOT / "approxmcmc" / one for one in WRITERS]
     files = [path for place in places for path in ([place] if place.is_file() else sorted(place.rglob("*.py")))]
-    return set.union(*(_attributes_in(ast.parse(path.read_text(encoding="utf-8"))) for path in files))
+    return set.union(*(_attributes_in(path.read_text(encoding="utf-8")) for path in files))
 
 
 def test_the_page_names_each_attribute_of_the_sources():
@@ -63,10 +64,8 @@ def test_the_page_names_each_attribute_of_the_sources():
 
 
 def test_an_attribute_that_the_page_lacks_is_found():
-    tree = ast.parse(
-        "class T:\n    def found(self):\n        return {**a, **({'unheard': 1} if b else {})}\nattrs = {'of': 2}"
-    )
-    assert _missing(_attributes_in(tree)) == ["of", "unheard"]
+    source = "class T:\n    def found(self):\n        return {**a, **({'unheard': 1} if b else {})}\nattrs = {'of': 2}"
+    assert _missing(_attributes_in(source)) == ["of", "unheard"]
 
 
 @pytest.mark.recompiles
