@@ -39,6 +39,7 @@ from approxmcmc.study.report.content import compose, write_report
 from approxmcmc.study.report.document import Report
 from approxmcmc.study.report.drawn_page import scores_of as published_scores
 from approxmcmc.study.report.evidence import contest_of, exact_setting, gather, paired_ratio
+from approxmcmc.study.report.explorer import library
 from approxmcmc.study.report.figures import _marked, log_axes, risk_against_time
 from approxmcmc.study.report.intervals import (
     Interval,
@@ -62,6 +63,7 @@ from tests.fakes import autoregression, fake_trace
 from tests.studies.toys import ToySampler, toy_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
+KINDS = ("svg", "pdf", "csv")
 EPSILONS = (0.0, 0.05, 0.2)
 REPLICATES, DRAWS, N_OBS = 6, 400, 1000
 TEST = SequentialTTest(0.05, 100)
@@ -189,7 +191,10 @@ def record(label: str, epsilon: float, replicate: int, lost: bool) -> dict:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """Write the page once, with every analysis of a study on sequential tests."""
+    """Write the page once, with every analysis of a study on sequential tests; its text without the script of Bokeh.
+
+    This script holds addresses that it does not load, as a browser says in `test_explorer`.
+    """
     own = (
         lambda results: [Note("The data are <synthetic>.")],
         functools.partial(t_statistic, sizes=(100, 400, 800, 5000), scale=0.05, resamples=200),
@@ -198,7 +203,9 @@ def page(tmp_path_factory):
         functools.partial(pair_marginals, variable="beta", epsilons=(0.0, 0.05)),
     )
     path = write_report(make_results(analyses=own), tmp_path_factory.mktemp("report"))
-    return path, path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
+    assert library() in text
+    return path, text.replace(library(), "")
 
 
 class Outline(html.parser.HTMLParser):
@@ -248,10 +255,10 @@ def test_ids_are_unique_and_every_reference_has_one(page):
     assert beside and all((path.parent / link).is_file() for link in beside)
 
 
-def test_figures_lie_beside_the_page_as_svg_and_csv(page):
+def test_figures_lie_beside_the_page_as_svg_and_pdf_and_csv(page):
     path, text = page
-    pictures = sorted(p.stem for p in (path.parent / "figures").glob("*.svg"))
-    assert pictures == sorted(p.stem for p in (path.parent / "figures").glob("*.csv"))
+    pictures, papers, rows = ({p.stem for p in (path.parent / "figures").glob(f"*.{kind}")} for kind in KINDS)
+    assert pictures == papers == rows - {"explore-the-curves"} and len(rows) == len(pictures) + 1
     assert len(pictures) == text.count("<figure")
     assert all(len(pd.read_csv(p)) for p in (path.parent / "figures").glob("*.csv"))
     assert not [p for p in path.parent.iterdir() if p.name.startswith(".")]

@@ -259,7 +259,10 @@ def _to_tenth_sd(scores: Scores, order: Ranking) -> list[str]:
         )
         parts.append(f"Means are within 0.1 posterior sd, typically, after: {times}.")
     if never:
-        parts.append(f"More time does not bring the means of {in_words(never)} that close: the bias is larger.")
+        parts.append(
+            f"Bias keeps the means of {in_words(never)} from that so far: more time helps only where it comes "
+            "from the starting points."
+        )
     return parts
 
 

@@ -150,7 +150,8 @@ def _drawing(piece: Explorer) -> Any:
 
     Its texts are those of this file: Bokeh reads a title or label between dollar signs as mathematics.
     """
-    from bokeh.models import BoxZoomTool, HoverTool, ResetTool, SaveTool, Span
+    from bokeh.models import BoxZoomTool, HoverTool, ResetTool, SaveTool
+    from bokeh.models.annotations.geometry import Span
     from bokeh.plotting import figure
 
     drawing: Any = figure(

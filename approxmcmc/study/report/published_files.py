@@ -61,7 +61,7 @@ def packed(
             columns = list(map(str, piece.data.columns))
             if isinstance(piece, Figure):
                 pictures[piece.title] = rounded(svg_document(piece.figure))
-            else:
+            elif isinstance(piece, Table):
                 common |= {"headings": dict(piece.headings), "formats": dict(piece.formats)}
             pieces.append({**common, "columns": columns})
             frames.append(piece.data.set_axis(columns, axis=1).assign(piece=piece.title))
