@@ -19,7 +19,7 @@ from approxmcmc.study.report.content import judged_sections
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.markdown import fenced, figure_block, plain_text, section_block, table_block
 from approxmcmc.study.report.page_warnings import limits
-from approxmcmc.study.report.pieces import Figure, Section, Table
+from approxmcmc.study.report.pieces import Explorer, Figure, Section, Table
 from approxmcmc.study.report.published_files import CURVES, RISK, in_words, rows_of, unpacked
 from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.tables import DEPARTURES, tells_costs
@@ -71,7 +71,8 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     parts.append(plain_text(f"{_source(words)} {WITHOUT_INTERVAL}"))
     number = 1
     for section in sections:
-        rest = tuple(piece for piece in section.pieces if piece is not first and _says_something(piece))
+        still = [piece for piece in section.pieces if not isinstance(piece, Explorer)]
+        rest = tuple(piece for piece in still if piece is not first and _says_something(piece))
         if rest or section.text or section.terms or section.commands:
             text, number = section_block(section, rest, number)
             parts.append(text if section.title in ("Census", "Provenance") else worded(text))
