@@ -19,6 +19,10 @@ from approxmcmc.targets.groups.row_sums import Space, work_space
 LONGEST_STEP = 2.0
 # Standard deviations of u given the rows; after so small a step, another would change no sum by more than rounding.
 ARRIVED = 1e-9
+# Standard deviations of u: the mode may be that far away after the last step. As the error is squared by each step,
+# nodes are then misplaced by some hundredths of a standard deviation.
+SHORT = 0.1
+MOST_STEPS = 30  # where steps are not short
 
 
 @batched
@@ -106,8 +110,10 @@ def predict(L: np.ndarray, q: int, start: np.ndarray, u: np.ndarray, A: np.ndarr
 def make_newton(add_scores: Callable[..., None], K: int, share_effect: bool) -> Callable[..., None]:
     """Return the function that moves ``space.mode`` to the mode of a group's integrand, and writes ``space.C``.
 
-    CC' is minus the second derivative of the log integrand before the last step. The function stops after `steps`
-    steps, or after one that is shorter than `near` standard deviations of u given the rows.
+    CC' is minus the second derivative of the log integrand before the last step. The function takes `steps` steps, and
+    up to 30 if the last one was not short: from the start predicted at a theta far from the centre two steps may end so
+    far from the mode that the integral is wrong by hundreds of nats. It stops earlier after a step that is shorter than
+    `near` standard deviations of u given the rows.
     """
 
     @batched
@@ -117,7 +123,7 @@ def make_newton(add_scores: Callable[..., None], K: int, share_effect: bool) -> 
         step = space.step
         A = space.A
         C = space.C
-        for _ in range(steps):
+        for taken in range(1, max(steps, MOST_STEPS) + 1):
             for k in range(K):
                 step[k] = -u[k]
                 for m in range(k + 1):
@@ -135,7 +141,7 @@ def make_newton(add_scores: Callable[..., None], K: int, share_effect: bool) -> 
             for k in range(K):
                 u[k] += step[k] * LONGEST_STEP / longest
                 far = max(far, abs(step[k]) * C[k, k])
-            if far < near:
+            if far < near or (taken >= steps and far < SHORT):
                 break
 
     return newton

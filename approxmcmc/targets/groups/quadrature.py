@@ -12,7 +12,7 @@ or L is small.
 Data: W = [Z, X] (1, N, q + p) and responses (1, N, 2) = (y, size), or (1, N, 3) with a code, see `families.stack`,
 sorted by group; spans (G, 2) from row to row;
 starts (G, q + q (q + 1) / 2) = (c, I), see `newton`; the rule (1, K + 1, M) = (sqrt(2) h, log weight); sizes (1, 2):
-the number of Newton steps, and q. Arrays with one entry on the first axis are never shuffled with the groups. The
+the least number of Newton steps, and q. Arrays with one entry on the first axis are never shuffled with the groups. The
 parameters are phi = (beta, L (q, K) row by row, and the logarithm of the family's shape, if it has one).
 """
 

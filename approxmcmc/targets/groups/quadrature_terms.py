@@ -39,7 +39,7 @@ from approxmcmc.targets.groups.row_sums import (
 from approxmcmc.targets.groups.tangents import make_draw, make_draw_latents, make_value
 
 SEARCHING_STEPS = 30  # Newton steps in a group, during the search for the centre
-STEPS = 2  # Newton steps afterwards: from a predicted start, 2 are as good as many
+STEPS = 2  # Newton steps afterwards at least: from a predicted start, 2 are as good as many over most of the posterior
 # Nodes for each effect to try, by the number of effects. Nodes of a group in multiples of 8 fill vector registers: with
 # one effect 12 are slower than 16; with two, 12 x 12 are a multiple.
 NODES = {1: (8, 16, 24, 32, 48, 64), 2: (8, 12, 16, 24)}
@@ -148,11 +148,11 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     @property
     def n_steps(self) -> int:
-        """Number of Newton steps that place a group's nodes at each theta."""
+        """Least number of Newton steps that place a group's nodes at each theta; more follow one that is not short."""
         return int(self.data[5][0, 0])
 
     def set_rule(self, *, n_nodes: int | None = None, n_steps: int | None = None) -> None:
-        """Set the number of nodes or of Newton steps; this changes the target."""
+        """Set the number of nodes, or the least number of Newton steps; this changes the target."""
         rule = self.data[4] if n_nodes is None else gauss_hermite(n_nodes, self.n_effects)
         steps = self.data[5] if n_steps is None else np.array([[n_steps, self.n_columns]])
         self.data = (*self.data[:4], rule, steps, *self.data[CORE:])

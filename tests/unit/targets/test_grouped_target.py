@@ -16,7 +16,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.expansion.general import OwnExpansion
 from approxmcmc.numerics import find_mode
 from approxmcmc.targets import GroupedTarget
-from approxmcmc.targets.groups import accuracy, link, louis, quadrature
+from approxmcmc.targets.groups import accuracy, link, louis, newton, quadrature
 from approxmcmc.targets.groups.accuracy import points
 
 
@@ -430,6 +430,28 @@ def test_a_users_function_is_a_family():
     own = GroupedTarget(data.X, data.y, data.groups, family=loglik, at=data.center, prior_scale=10.0)
     known = data.target()
     assert terms(own, data.center) == pytest.approx(terms(known, data.center) - known.omitted_constants, rel=1e-9)
+
+
+@pytest.mark.recompiles
+@pytest.mark.parametrize("most_steps", [30, 2], ids=["as many steps as it takes", "planted: two steps"])
+def test_nodes_are_around_the_mode_far_from_the_centre_too(most_steps, monkeypatch):
+    """A posterior of six counts reaches there, where the start that is predicted at the centre is far from the mode."""
+    monkeypatch.setattr(newton, "MOST_STEPS", most_steps)
+    x = np.array([-1.0, 1.0, 0.0, 1.0, -1.0, 2.0])
+    counts = [3.0, 0.0, 1.0, 7.0, 2.0, 0.0]
+    X = np.column_stack([np.ones(6), x])
+    settings = {"family": "poisson", "prior_scale": 3.0, "effect_scale": 3.0}
+    target = GroupedTarget(X, counts, [0, 0, 1, 1, 2, 2], **settings)
+    exact = copy.copy(target)
+    exact.set_rule(n_nodes=256, n_steps=30)
+    changes = []
+    for distance in (2.0, 3.0, 4.0):
+        theta = target.center + distance * np.array([1.0, -1.0, 0.5])
+        changes.append(np.abs(terms(target, theta) - terms(exact, theta)).max())
+    if most_steps == 2:
+        assert min(changes) > 0.5
+    else:
+        assert max(changes) < 1e-3
 
 
 def test_careless_input_is_refused_in_words():
