@@ -4,7 +4,7 @@ Errors of quadrature fall geometrically in the number of nodes, so the differenc
 error of K. A posterior depends only on how the error, summed over groups, changes with theta.
 
 A normal approximation at the mode does not see a heavy tail: with five groups of equal rows and a half-Cauchy scale,
-where 8 nodes err by 1e-6 nats in its reach, they err by .4 nats over a tenth of the posterior. So nodes and Newton
+where 8 nodes err by 1e-6 nats in its reach, they err by .07 nats over a tenth of the posterior. So nodes and Newton
 steps are added until tails are accurate, too. If they do not suffice, an error in a tail counts by the share of the
 posterior that lies there, since it changes no more than that share.
 """
