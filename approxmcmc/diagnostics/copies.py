@@ -5,7 +5,7 @@ that takes chains as independent is then wrong: R-hat, effective sample sizes, t
 variance over replicates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,24 +29,39 @@ class Place(NamedTuple):
 def copied_chains(posteriors: Sequence[xr.Dataset]) -> list[tuple[Place, Place]]:
     """Return each chain whose draws equal those of an earlier chain, with that earlier chain.
 
-    Chains are compared up to the end of the shortest, in their continuous variables, if they move at least
-    `LEAST_MOVES` times. Chains with equal draws have an equal last draw, so few chains are compared as a whole.
+    Chains are compared up to the end of the shortest, before its padding, in their continuous variables, if they move
+    at least `LEAST_MOVES` times. Chains with equal draws have an equal last draw, so few chains are compared as a
+    whole.
     """
-    shortest = min((posterior.sizes["draw"] for posterior in posteriors), default=0)
+    traces = [_arrays(posterior) for posterior in posteriors]
+    shortest = min((_last_draw(arrays.values()) for arrays in traces if arrays), default=0)
     if shortest <= LEAST_MOVES:
         return []
     earlier: dict[Any, tuple[Place, list[np.ndarray]]] = {}
     copies = []
-    for k, posterior in enumerate(posteriors):
-        names = sorted(str(name) for name, variable in posterior.data_vars.items() if variable.dtype.kind == "f")
-        arrays = [posterior[name].transpose("chain", "draw", ...).to_numpy()[:, :shortest] for name in names]
+    for k, (posterior, arrays) in enumerate(zip(posteriors, traces, strict=True)):
         for position, label in enumerate(posterior["chain"].to_numpy().tolist()):
-            draws = [array[position] for array in arrays]
+            draws = [array[position, :shortest] for array in arrays.values()]
             last = b"".join(values[-1].tobytes() for values in draws)
-            original, original_draws = earlier.setdefault((tuple(names), last), (Place(k, label), draws))
+            original, original_draws = earlier.setdefault((tuple(arrays), last), (Place(k, label), draws))
             if original_draws is not draws and _are_equal(draws, original_draws) and _moves(draws) >= LEAST_MOVES:
                 copies.append((Place(k, label), original))
     return copies
+
+
+def _arrays(posterior: xr.Dataset) -> dict[str, np.ndarray]:
+    """Return the continuous variables by name, in alphabetical order, each of shape (chain, draw, ...)."""
+    names = sorted(str(name) for name, variable in posterior.data_vars.items() if variable.dtype.kind == "f")
+    return {name: posterior[name].transpose("chain", "draw", ...).to_numpy() for name in names}
+
+
+def _last_draw(arrays: Collection[np.ndarray]) -> int:
+    """Return how many draws the shortest chain has before its padding, where all variables are NaN."""
+    chains, draws = next(iter(arrays)).shape[:2]
+    drawn = np.zeros((chains, draws), dtype=bool)
+    for values in arrays:
+        drawn |= ~np.isnan(values).reshape(chains, draws, -1).all(axis=2)
+    return min(int(np.flatnonzero(row).max(initial=-1)) + 1 for row in drawn)
 
 
 def copies_sentence(posteriors: Sequence[xr.Dataset]) -> str:

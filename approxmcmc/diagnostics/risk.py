@@ -239,6 +239,8 @@ def summarise_each(
 ) -> dict[str, np.ndarray]:
     """Return estimates and limits of each coordinate by itself, by variable name, shape (coordinate, grid point)."""
     columns = {name: values.T for name, values in estimate(errors[..., None], gold.mcse[:, None]).items()}
+    if not len(gold.mcse):  # a variable without entries
+        return columns | {f"{name}_{end}": columns[name] for name in QUANTITIES for end in ("lower", "upper")}
     limits = []
     for k in range(len(gold.mcse)):
         own_errors, own_gold = coordinate(errors, gold, k)

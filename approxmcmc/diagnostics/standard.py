@@ -173,6 +173,7 @@ def departures(
     confidence: float,
     n_bootstrap: int = 2000,
     random_seed: int = 0,
+    end: float | None = None,
 ) -> Departures:
     """Compare means, spreads and tails of all coordinates with the gold standard, from the draws within a budget.
 
@@ -188,6 +189,8 @@ def departures(
         Probability that one of the sentences is due to chance.
     confidence, n_bootstrap, random_seed
         Level and bootstrap of the interval of `to_tenth_sd`.
+    end
+        Point that all these chains reached, from whose errors `to_tenth_sd` is computed; None for the budget.
     """
     labels = _labels(described(reference))
     rate = rate / (3 * len(labels))
@@ -198,8 +201,10 @@ def departures(
         errors, gold, _ = errors_of(traces, name, function, reference=reference, clocks=clocks, points=points)
         differences[name] = _differences(errors, gold, rate, draws)
         if name == MEANS:
+            end = budget if end is None else end
+            at_end, _, _ = errors_of(traces, name, function, reference=reference, clocks=clocks, points=np.array([end]))
             resampling = resample(n_bootstrap, len(errors), len(gold.directions), random_seed)
-            needed = budget_for(TENTH, errors[:, 0], gold, budget, resampling, confidence)
+            needed = budget_for(TENTH, at_end[:, 0], gold, end, resampling, confidence, start=start_of_draws(clocks))
     means = differences[MEANS]
     if not np.isfinite(means.center).all():
         return UNKNOWN
@@ -235,15 +240,34 @@ def _root(squares: np.ndarray) -> np.ndarray:
     return np.sqrt(np.where(squares > ROUNDING, squares, 0.0))
 
 
+def start_of_draws(clocks: Sequence[Completions]) -> float:
+    """Return the point of the axis at which the chains begin to draw, after their warm-up, on average over chains."""
+    starts = []
+    for clock in clocks:
+        if not len(clock.ends):
+            return np.nan
+        of_one_draw = (clock.ends[-1] - clock.ends[0]) / max(len(clock.ends) - 1, 1)
+        starts.append(max(float(clock.ends[0] - of_one_draw), 0.0))
+    return float(np.mean(starts))
+
+
 def budget_for(
-    tolerance: float, errors: np.ndarray, gold: Reference, budget: float, resampling: Resampling, confidence: float
+    tolerance: float,
+    errors: np.ndarray,
+    gold: Reference,
+    budget: float,
+    resampling: Resampling,
+    confidence: float,
+    *,
+    start: float = 0.0,
 ) -> tuple[float, float, float]:
     r"""Return the budget at which the typical error falls to a tolerance, with the ends of its interval.
 
     With squared bias :math:`B^2` and variance V at the budget T, averaged over coordinates, the squared error at t is
-    :math:`B^2 + V T / t`, because the variance of a mean falls as one over the budget. It is the tolerance squared at
+    :math:`B^2 + V (T - s) / (t - s)`, because the variance of a mean falls as one over the number of draws, and the
+    first is drawn after the warm-up, which takes s. It is the tolerance squared at
 
-    .. math:: t = T V / (tolerance^2 - B^2),
+    .. math:: t = s + (T - s) V / (tolerance^2 - B^2),
 
     which is infinite if the bias alone is larger. The interval has the quantiles of t over the bootstrap.
 
@@ -259,23 +283,26 @@ def budget_for(
         T, a point of any axis.
     resampling, confidence
         Bootstrap weights of the replicates, and level of the interval.
+    start
+        s, the point at which the draws begin.
     """
     if len(errors) == 1:
         return np.nan, np.nan, np.nan
     average = estimate(errors[:, None], gold.mcse)
     drawn_bias_sq, drawn_variance, _ = draws_at(errors, gold.mcse * gold.directions, resampling)
     tail = (1.0 - confidence) / 2.0
+    length = budget - start
     # "nearest", because infinite budgets cannot be interpolated
     ends = np.quantile(
-        _crossing(drawn_bias_sq, drawn_variance, tolerance, budget), [tail, 1.0 - tail], method="nearest"
+        _crossing(drawn_bias_sq, drawn_variance, tolerance, length), [tail, 1.0 - tail], method="nearest"
     )
-    needed = _crossing(average["bias_sq"], average["variance"], tolerance, budget)
-    return float(needed[0]), float(ends[0]), float(ends[1])
+    needed = _crossing(average["bias_sq"], average["variance"], tolerance, length)
+    return start + float(needed[0]), start + float(ends[0]), start + float(ends[1])
 
 
-def _crossing(bias_sq: np.ndarray, variance: np.ndarray, tolerance: float, budget: float) -> np.ndarray:
+def _crossing(bias_sq: np.ndarray, variance: np.ndarray, tolerance: float, length: float) -> np.ndarray:
     left = tolerance**2 - np.maximum(bias_sq, 0.0)
-    return np.where(left > 0.0, budget * variance / np.where(left > 0.0, left, 1.0), np.inf)
+    return np.where(left > 0.0, length * variance / np.where(left > 0.0, left, 1.0), np.inf)
 
 
 class _Differences(NamedTuple):

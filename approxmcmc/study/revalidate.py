@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from approxmcmc.diagnostics.running import is_approximation
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.latest import latest
 from approxmcmc.study.plan import make_plan
@@ -62,7 +63,8 @@ def revalidate(
         if record is None or record["status"] != "done" or record["code_version"] == plan.code_version:
             continue
         trace = store.trace(record["key"])
-        count = min(draws, record["draws"])
+        # The draws of a fit are matched to its moments, all together.
+        count = record["draws"] if is_approximation(trace) else min(draws, record["draws"])
         _, again = repeat(plan, cell, count, sample=sample)
         equal = again is not None and equal_draws(trace, again, count)
         drawn_by = record.get("drawn_by") or record["code_version"]

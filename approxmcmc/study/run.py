@@ -136,7 +136,7 @@ def run_study(
             refused = any(report["status"] != "accepted" for report in gold)
             if pending and not (fail_fast and refused):
                 job = _job(plan, store, path, sample, probe or speed_probe, remote=scheduler is not None)
-                if line := environment_line(plan, store, sample=job.sample):
+                if line := environment_line(plan, store, pending, sample=job.sample):
                     listener.line(line)
                 cells = _cells(job, plan, pending, engine, scheduler, jobs)
                 _collect(cells, store, listener, len(pending), fail_fast)

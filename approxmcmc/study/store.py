@@ -92,9 +92,11 @@ class Store:
         lost: set[str] = set() if stored is None else stored["cells"].keys() - cells.keys()
         if stored is not None:
             edited = self.edited_code(plan)
-            present = list(cells.values())
+            present = {tuple(sorted(cell.items())) for cell in cells.values()}
             redrawn = {
-                key for key in lost if stored["cells"][key]["label"] in edited and stored["cells"][key] in present
+                key
+                for key in lost
+                if stored["cells"][key]["label"] in edited and tuple(sorted(stored["cells"][key].items())) in present
             }
             if lost - redrawn or stored["format"] != FORMAT:
                 differences = "\n".join(f"  {line}" for line in what_changed(stored["design"], plain(plan.design)))

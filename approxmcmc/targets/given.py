@@ -1,6 +1,6 @@
 """What users give a target: arrays or sources in tuples and mappings, names of coordinates, predictors, responses."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, KeysView, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ def _as_names(names: Any, *, who: str) -> tuple[Any, ...]:
     """Return a user's `names` as a tuple: one text, or a sequence or array of one axis, which holds texts."""
     if isinstance(names, str):
         return (names,)
-    if not isinstance(names, Sequence) and getattr(names, "ndim", 0) != 1:
+    if not isinstance(names, Sequence | KeysView) and getattr(names, "ndim", 0) != 1:
         raise InvalidInputError(f"{who}: var_names must be a text, or a sequence of texts, found {names!r}")
     if wrong := [name for name in names if not isinstance(name, str)]:
         raise InvalidInputError(f"{who}: var_names must be strings other than 'chain' and 'draw'; rename {wrong}")

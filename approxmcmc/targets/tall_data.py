@@ -2,7 +2,6 @@
 
 import abc
 import math
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from approxmcmc.contracts import (
     TwinnedTarget,
     content_hash,
 )
+from approxmcmc.contracts.arguments import is_number
 from approxmcmc.engine.compiler.compile import bind
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.terms.batches import LOG_PRIOR, prior_kernel
@@ -38,9 +38,9 @@ SMALLEST_SCALE = 1e-150  # smallest scale of a normal prior; the square of a sma
 SCALE_RULE = f"above {SMALLEST_SCALE:g} (inf for a flat prior)"  # for messages
 
 
-def is_prior_scale(value: object) -> bool:
+def is_prior_scale(value: Any) -> bool:
     """Return whether a value is a valid standard deviation of a normal prior, see `SCALE_RULE`."""
-    return isinstance(value, numbers.Real) and float(value) > SMALLEST_SCALE
+    return is_number(value) and float(value) > SMALLEST_SCALE
 
 
 def checked_prior_scale(value: Any, name: str, *, who: str, otherwise: str = "") -> float:

@@ -103,7 +103,7 @@ def test_a_failure_ends_every_chain_at_the_same_draw(monkeypatch):
         data=np.ones(1),
         n_obs=1,
         dim=1,
-        var_names={"beta": ()},
+        var_names="beta",
     )
 
     start = {"chains": 3, "tune": 0, "initvals": np.array([[-4.0], [0.0], [-2.0]])}

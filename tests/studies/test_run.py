@@ -301,6 +301,20 @@ def test_a_resumed_run_repeats_draws_of_another_environment(tmp_path, monkeypatc
     assert words in said
 
 
+def test_a_damaged_cell_does_not_stop_the_run_that_would_make_it_again(tmp_path, monkeypatch):
+    study = toy_study(replicates=1)
+    execute(study, tmp_path)
+    facts = collect()
+    facts["libraries"] = {**facts["libraries"], "numpy": "1.0"}
+    monkeypatch.setattr(environment, "collect", lambda: facts)
+    damaged = sorted(tmp_path.rglob("draws.nc"))
+    for path in damaged:
+        path.write_bytes(b"no netCDF")
+    _, said = execute(toy_study(replicates=2), tmp_path)
+    assert "cannot be read" in said
+    assert results_of(toy_study(replicates=2), tmp_path).records.status.tolist() == ["done"] * 2 * len(damaged)
+
+
 def test_a_cell_counts_processor_seconds(tmp_path):
     spent = []
 

@@ -103,6 +103,7 @@ def sentences(scores: Scores, verdicts: int) -> list[str]:
         f"{opening}{best}: its typical error {words_of(estimand)} is {error}{exact}.",
         *_others(table, order, estimand),
         *_undecided(scores, table, order, verdicts),
+        *_waits(scores),
         *_cut_short(scores),
         *_without_a_draw(scores, order, estimand),
         *_against_exact(table, scores.exact, order, verdicts),
@@ -144,13 +145,24 @@ def _without_a_draw(scores: Scores, order: Ranking, estimand: str) -> list[str]:
     error = "its error is" if len(order.unknown) == 1 else "their errors are"
     parts = [f"Some chain of {in_words(order.unknown)} had no draw by then, so {error} unknown."]
     ends = []
-    for name in order.unknown[:MOST_NAMED]:
+    for name in [*order.unknown[:MOST_NAMED], *order.known[:1]]:
         end = scores.at_own_end(estimand, name)
         if end is not None:
             ends.append(f"{name} {_error(end, name, estimand)} after {number(float(end.time.iloc[0]))} s")
-    if ends:
+    if len(ends) > 1:  # besides that of the best one
         parts.append(f"At the end of their own chains: {'; '.join(ends)}.")
     return parts
+
+
+def _waits(scores: Scores) -> list[str]:
+    """Return a sentence on compilation, which the seconds of a chain leave out, where it takes longer than a chain."""
+    longer = {name: seconds for name, seconds in scores.waits.items() if seconds > scores.times[-1]}
+    if not longer:
+        return []
+    named = sorted(longer, key=longer.__getitem__)
+    times = [f"{name} {number(longer[name])} s" for name in named[:FEW]]
+    more = f"; and {len(named) - FEW} more" if len(named) > FEW else ""
+    return [f"Compilation before the first step is not counted: {'; '.join(times)}{more}."]
 
 
 def _cut_short(scores: Scores) -> list[str]:
@@ -163,8 +175,7 @@ def _cut_short(scores: Scores) -> list[str]:
         return []
     end = f"The comparison ends at {number(scores.times[-1])} s, because the chains of {ends.idxmin()} end there"
     longest = f"those of {ends.idxmax()} are {number(float(ends.max()))} s long"
-    remedy = "Chains are equally long if all settings have one budget in seconds and no other program uses the machine"
-    return [f"{end}; {longest}. {remedy}."]
+    return [f"{end}; {longest}."]
 
 
 def _against_exact(table: Any, exact: str | None, order: Ranking, verdicts: int) -> list[str]:
@@ -195,10 +206,12 @@ def _parts(row: Any, best: str, exact: str | None) -> list[str]:
         return []
     bias = typical(row, "bias_sq")
     scatter = typical(row, "variance")
-    size = f"below {number(bias.upper)}" if bias.value == 0.0 else estimate_text(*bias)
-    text = f"Of the error of {best}, {size} is bias, and {estimate_text(*scatter)} the scatter of its chains"
     if row.bias_sq_lower <= 0.0:
-        return [f"{text}; this bias does not differ from zero."]
+        return [
+            f"No bias of {best} is detected; it is at most {number(bias.upper)}, and the rest is scatter of its chains."
+        ]
+    parts = f"{estimate_text(*bias)} is bias, and {estimate_text(*scatter)} the scatter of its chains"
+    text = f"Of the error of {best}, {parts}"
     if best == exact:
         return [f"{text}; the bias differs from zero: it comes from the starting points and vanishes with more time."]
     return [f"{text}; the bias differs from zero: only the part due to the starting points vanishes with more time."]
@@ -229,10 +242,11 @@ def _departures(scores: Scores, order: Ranking) -> list[str]:
     parts = []
     if order.best in judged and order.best not in wrong and math.isfinite(rows.mean_error[order.best]):
         best = rows.loc[order.best]
+        mean = f"{number(best.mean_error, '+.2g')} posterior sd ({best.mean_at})"
         parts.append(
             f"No mean, spread or tail of {order.best} differs from the gold standard by more than chance explains; "
-            f"the largest error of a mean is {number(best.mean_error, '+.2g')} posterior sd ({best.mean_at}), and the "
-            f"sd farthest from the gold standard's is {best.sd_ratio:.3g} times it ({best.sd_at})."
+            f"averaged over its chains, the largest error of a mean is {mean}, and the sd farthest from the gold "
+            f"standard's is {best.sd_ratio:.3g} times it ({best.sd_at})."
         )
     if wrong:
         how = ". ".join(f"{name}: {rows.differs[name]}" for name in wrong[:MOST_NAMED])
@@ -249,10 +263,10 @@ def _to_tenth_sd(scores: Scores, order: Ranking) -> list[str]:
     rows = scores.departures.set_index("setting")
     names = [name for name in order.known if name in rows.index]
     timed = [name for name in names if math.isfinite(rows.to_tenth_sd[name])]
-    never = [name for name in names if math.isinf(rows.to_tenth_sd[name])]
+    never = [name for name in names if math.isinf(rows.to_tenth_sd_lower[name])]
     parts = []
     if timed:
-        seconds = rows.loc[timed[:FEW]]
+        seconds = rows.loc[timed].sort_values("to_tenth_sd", kind="stable").head(FEW)
         times = "; ".join(
             f"{name} {estimate_text(row.to_tenth_sd, row.to_tenth_sd_lower, row.to_tenth_sd_upper)} s"
             for name, row in seconds.iterrows()
@@ -270,7 +284,10 @@ def _undecided(scores: Scores, table: Any, order: Ranking, verdicts: int) -> lis
     """Return what is not decided, and how many replicates and draws of the gold standard would decide it."""
     if not order.undecided:
         return []
-    text = f"Undecided: whether {in_words(order.undecided)} {'is' if len(order.undecided) == 1 else 'are'} as good."
+    listed = in_words(order.undecided)
+    if len(order.undecided) <= MOST_NAMED:
+        listed = in_words([f"{name} ({_error(table, name, scores.estimands[0])})" for name in order.undecided])
+    text = f"Undecided: whether {listed} {'is' if len(order.undecided) == 1 else 'are'} as good."
     return [" ".join([text, *decided_by(scores, table, order, verdicts)])]
 
 
@@ -287,9 +304,11 @@ def decided_by(scores: Scores, table: Any, order: Ranking, verdicts: int) -> lis
     finite = {name: count for name, count in needed.items() if present < count <= MANY_REPLICATES}
     if finite:
         most = max(finite, key=finite.__getitem__)
-        who = f" ({most} needs most)" if len(finite) > 1 else ""
+        who = f" (the most are needed for {most})" if len(finite) > 1 else ""
         count = max(float(f"{finite[most]:.2g}"), present + 1.0)
-        parts.append(f"About {count:.0f} replicates would decide, if the errors stay as they are{who}.")
+        parts.append(
+            f"About {count:.0f} replicates in place of {present} would decide, if the errors stay as they are{who}."
+        )
     alike = [name for name, count in needed.items() if count > MANY_REPLICATES]
     if alike:
         parts.append(

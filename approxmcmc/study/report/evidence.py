@@ -100,7 +100,8 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     replicates = {label: done_replicates(results, target, label, len(runs)) for label, runs in traces.items()}
     planned = results.records[results.records.target == target].groupby("label").size()
     judge = _Judge.of(results.study, traces, reference)
-    grids = {label: _grid(end) for label, end in _own_ends(clocks).items()}
+    own_ends = _own_ends(clocks)
+    grids = {label: _grid(end) for label, end in own_ends.items()}
     over_time = judge.errors({label: np.union1d(grid, budgets) for label, grid in grids.items()}, clocks, "time")
     counted = {label: runs for label, runs in traces.items() if knows(runs, "datapoints_touched")}
     touched = {label: completion_clocks(runs, "datapoints_touched", True) for label, runs in counted.items()}
@@ -127,7 +128,9 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
         over_data=pd.DataFrame([row for errors in over_data for row in errors.rows()]),
         clock_name=clock.name,
         waits={label: setup_seconds(runs) for label, runs in traces.items()} if foreign else {},
-        departures=_departures(traces, reference, clocks, longest, RATE / len(results.study.targets)),
+        departures=_departures(
+            traces, reference, clocks, longest, RATE / len(results.study.targets), _own_ends(clocks)
+        ),
         gold_draws=draws_of(reference),
     )
 
@@ -138,10 +141,12 @@ def _departures(
     clocks: Mapping[str, Sequence[Completions]],
     budget: float,
     rate: float,
+    own_ends: Mapping[str, float],
 ) -> "pd.DataFrame":
     """Return a row per setting: how far means, spreads and tails are from the gold standard, as `compare_samplers`.
 
-    The sentences on all settings together are due to chance with probability `rate`.
+    The sentences on all settings together are due to chance with probability `rate`. `own_ends` are the ends of the
+    chains of each setting.
     """
     import pandas as pd
 
@@ -157,6 +162,7 @@ def _departures(
             rate=rate / len(traces),
             confidence=CONFIDENCE,
             n_bootstrap=BOOTSTRAPS,
+            end=own_ends[label],
         )
         if any(map(is_approximation, runs)):
             errors = errors.of_a_fit()
@@ -301,15 +307,26 @@ def baseline_of(study: Declaration, traces: Mapping[str, Sequence["xr.DataTree"]
 
 
 def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
-    """Return the setting that is exact; of several, one with the fewest looks at data in a decision; None for none."""
+    """Return the setting that is exact; of several, one with the fewest looks at data in a decision; None for none.
+
+    Chains that never moved are no standard to compare others with.
+    """
     looks = {}
     for label, runs in traces.items():
+        if all(map(_is_stuck, runs)):
+            continue
         attrs = runs[0]["posterior"].attrs
         settings = json.loads(attrs["inference_library_settings"])
         if leaves_invariant(attrs, settings):
             test = stored_test(settings)
             looks[label] = MANY if test is None else len(test.looks(MANY)) or MANY
     return min(looks, key=looks.__getitem__, default=None)
+
+
+def _is_stuck(trace: "xr.DataTree") -> bool:
+    """Return whether all draws of a chain are equal."""
+    variables = list(trace["posterior"].data_vars.values())
+    return bool(variables) and all(bool((draws == draws.isel(draw=0)).all()) for draws in variables)
 
 
 def done_replicates(results: "StudyResults", target: str, label: str, count: int) -> list[int]:

@@ -179,7 +179,8 @@ class GroupedTarget(QuadratureTerms):
                 f"left out for others; found {shape!r} with {self.family_name!r}"
             )
         self.shape = shape
-        checked_prior_scale(shape_scale, "shape_scale", who=who)
+        if not 0.0 < float(shape_scale) < math.inf:
+            raise InvalidInputError(f"{who}: shape_scale must be a positive finite number, found {shape_scale!r}")
         self.shape_scale = shape_scale
         has_unknown_shape = self.family.has_shape and shape is None
         self.n_columns = self.n_effects = 1
@@ -191,6 +192,11 @@ class GroupedTarget(QuadratureTerms):
         self._arrange_rows(X, y, size, table, offsets, weights, who=who)
         for name, value in {"prior_scale": prior_scale, "effect_scale": effect_scale}.items():
             checked_prior_scale(value, name, who=who)
+        if math.isinf(effect_scale):
+            raise InvalidInputError(
+                f"{who}: effect_scale must be finite, found {effect_scale!r}; with a flat prior of sigma the posterior "
+                "may have no finite mass"
+            )
         log_shape = [math.log(shape_scale)] if has_unknown_shape else []
         means = np.array([*[0.0] * (p + 1), *log_shape])
         scales = np.array([*[prior_scale] * p, effect_scale, *[LOG_SHAPE_SCALE] * len(log_shape)], dtype=np.float64)
