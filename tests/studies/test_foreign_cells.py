@@ -151,7 +151,7 @@ class ExactWalk(ForeignWalk):
 
 def test_a_sampler_that_says_that_it_is_exact_is_the_baseline():
     traces = {
-        name: [chain_trace(sampler, ToyTarget(), np.zeros((5, 2)), seconds=1.0)]
+        name: [chain_trace(sampler, ToyTarget(), np.arange(10.0).reshape(5, 2), seconds=1.0)]
         for name, sampler in {"theirs": ForeignWalk(), "exact": ExactWalk()}.items()
     }
     assert exact_setting(traces) == "exact"
