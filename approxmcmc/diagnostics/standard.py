@@ -241,14 +241,14 @@ def _root(squares: np.ndarray) -> np.ndarray:
 
 
 def start_of_draws(clocks: Sequence[Completions]) -> float:
-    """Return the point of the axis at which the chains begin to draw, after their warm-up, on average over chains."""
+    """Return the point of the axis at which all chains draw, after the longest warm-up; NaN if a chain has no draw."""
+    if not all(len(clock.ends) for clock in clocks):
+        return np.nan
     starts = []
     for clock in clocks:
-        if not len(clock.ends):
-            return np.nan
         of_one_draw = (clock.ends[-1] - clock.ends[0]) / max(len(clock.ends) - 1, 1)
-        starts.append(max(float(clock.ends[0] - of_one_draw), 0.0))
-    return float(np.mean(starts))
+        starts.append(float(clock.ends[0] - of_one_draw))
+    return max(*starts, 0.0)
 
 
 def budget_for(
