@@ -83,7 +83,7 @@ def long_run_risk(
     import xarray as xr
 
     if knob in NAMES:
-        raise InvalidInputError(f"long_run_risk: knob must be none of the names {NAMES} of the result, found {knob!r}")
+        raise InvalidInputError(f"long_run_risk: knob must differ from the names {NAMES} in the result, found {knob!r}")
     keys = list(settings)
     budgets = np.asarray(budgets, dtype=np.float64)
     price = np.array([costs[key] for key in keys if key in costs], dtype=np.float64)

@@ -1,7 +1,7 @@
 """Check whether an expansion and its proposals are close enough to the posterior; failed checks only warn.
 
-The checks read attributes of the trace that set-up and tuning stored, and acceptance rates of the kept draws; without
-tuning there are none. The mean data per decision is not checked, because a chain that is stuck far from the
+The checks read attributes of the trace that set-up and tuning stored, and acceptance rates of the kept draws. A trace
+without tuning is not checked. The mean data per decision is not checked, because a chain that is stuck far from the
 posterior also reads little: there a small sample suffices to decide.
 """
 

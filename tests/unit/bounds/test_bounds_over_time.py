@@ -124,8 +124,8 @@ def test_the_best_setting_is_a_key_of_the_settings(keys):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"knob": "budget"}, "knob must be none of the names"),
-        ({"knob": "risk"}, "knob must be none of the names"),
+        ({"knob": "budget"}, "knob must differ from the names"),
+        ({"knob": "risk"}, "knob must differ from the names"),
         ({"budgets": 10.0}, r"budgets must have shape \(m,\), found shape \(\)"),
         ({"values": [0.0, 1.0, 2.0]}, r"one number for each of the 2 states of T, found shape \(3,\)"),
         ({"settings": {1: np.full((3, 3), 1 / 3)}}, r"setting = 1 must have the shape \(2, 2\) of T, found \(3, 3\)"),
