@@ -4,8 +4,6 @@ import html.parser
 import json
 import math
 import re
-import shutil
-import subprocess
 
 import numpy as np
 import pandas as pd
@@ -23,8 +21,8 @@ from approxmcmc.study.report.page import page_text
 from approxmcmc.study.report.pieces import Figure, Section, Table
 from approxmcmc.study.report.scores import STANDARD, Scores
 from approxmcmc.study.report.svg import svg_document
+from tests.studies.browser import dumped, needs_browser
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 SCRIPT = "</script><script>document.title = 'hacked'</script>"
 IMAGE = "<img src=x onerror=\"document.title='hacked'\">"
 MATHS = "$$x^2$$"  # Bokeh would ask the network for a library that draws it
@@ -236,17 +234,15 @@ async function pointed(at, y) {
 
 @pytest.mark.slow
 @pytest.mark.thorough
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@needs_browser
 @pytest.mark.parametrize("width", [500, 1400])
 def test_a_browser_shows_the_interval_under_the_pointer_and_runs_no_name(tmp_path, width):
     page = tmp_path / "index.html"
     drawn = page_of(scores_of(SCRIPT, ("exact", IMAGE), (STANDARD, MATHS)), scores_of("other", data=False))
     page.write_text(drawn.replace("</body>", DRIVER), encoding="utf-8")
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    command += [f"--window-size={width},2000", "--virtual-time-budget=10000", "--dump-dom", page.as_uri()]
-    dumped = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
-    title = re.search(r"<title>(\{.*?\})</title>", dumped.stdout)
-    assert title is not None, dumped.stdout[:300]
+    document = dumped(page, f"--window-size={width},2000", "--virtual-time-budget=10000")
+    title = re.search(r"<title>(\{.*?\})</title>", document)
+    assert title is not None, document[:300]
     told = json.loads(html.unescape(title[1]))
     assert told["title"] == "T" and told["loaded"] == 0  # no name became a script, nothing was asked of a network
     assert told["axes"] == ["wall time per chain (s)", "typical error (root of the risk)"]

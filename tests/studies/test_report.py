@@ -9,7 +9,6 @@ import math
 import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +59,7 @@ from studies.tools.log_risk import log_risk_against_time
 from studies.tools.marginals import pair_marginals
 from studies.tools.t_statistic import t_statistic
 from tests.fakes import autoregression, fake_trace
+from tests.studies.browser import dumped, needs_browser
 from tests.studies.toys import ToySampler, toy_study
 
 STUDIES = Path(__file__).parents[2] / "studies"
@@ -963,11 +963,8 @@ def test_a_table_of_many_settings_begins_with_the_least_risk():
     assert len(last) == 14 and last.risk.is_monotonic_increasing
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+@needs_browser
 def test_a_browser_folds_families_and_filters_rows(tmp_path):
     page = write_report(many_results(), tmp_path / "report")
     text = page.read_text(encoding="utf-8").replace(
@@ -983,12 +980,8 @@ def test_a_browser_folds_families_and_filters_rows(tmp_path):
         </script></body>""",
     )
     page.write_text(text, encoding="utf-8")
-    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    found = subprocess.run(
-        [*command, "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120, check=False
-    )
     # for two estimands: three families at three times; all with a risk; one; none
-    assert "<title>rows 18 82 6 0</title>" in found.stdout
+    assert "<title>rows 18 82 6 0</title>" in dumped(page)
 
 
 def test_a_column_without_entries_is_left_out_and_settings_have_no_trailing_zeros():
