@@ -906,26 +906,27 @@ class ControlVariate(
         bound = float(bounds.max()) if constant_bound is None else constant_bound
         return residual_range(linear, bound, self._numbers, self._light, self._law("how far residuals spread"))
 
-    def _range_within_radius(self) -> CompiledTermRange:
-        """Compile the bound of the range that follows from the bounds of single light terms; raise without these."""
+    def _with_bounds(self, refusal: str, remedy: str) -> Regression:
+        """Return the target, whose residuals have bounds; raise with a refusal and a remedy if they have none."""
         linear = with_bounded_residuals(self.target)
         if linear is None:
             raise IncompatibleError(
-                f"{self!r} does not bound its terms: that takes a regression of the library, or a GLMTarget with exact "
-                "derivatives, derivatives_eta=; BernsteinTest needs range=<number> or range='observed' (no guarantee)"
+                f"{self!r} {refusal} a regression of the library, or a GLMTarget with exact derivatives, "
+                f"derivatives_eta=; {remedy}"
             )
+        return linear
+
+    def _range_within_radius(self) -> CompiledTermRange:
+        """Compile the bound of the range that follows from the bounds of single light terms; raise without these."""
+        remedy = "BernsteinTest needs range=<number> or range='observed' (no guarantee)"
+        linear = self._with_bounds("does not bound its terms: that takes", remedy)
         if self.order == 0:
             return linear.compile_term_range()
         return range_of_differences(self.compile_difference_bound())
 
     def compile_difference_bound(self) -> CompiledDifferenceBound:
         """Compile the bounds of the light terms, one by one; see `approxmcmc.expansion.bounds`."""
-        linear = with_bounded_residuals(self.target)
-        if linear is None:
-            raise IncompatibleError(
-                f"{self!r} does not bound its residuals one by one: exact subsampling needs a regression of the "
-                "library, or a GLMTarget with exact derivatives, derivatives_eta=; use ExactTest"
-            )
+        linear = self._with_bounds("does not bound its residuals one by one: exact subsampling needs", "use ExactTest")
         if self.order == 0:
             whole = linear.compile_difference_bound()
             return whole if self._light is None else whole._replace(rates=whole.rates[self._light])
