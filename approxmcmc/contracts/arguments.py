@@ -86,7 +86,10 @@ def check_argument(owner: str, name: str, value: Any, annotation: Any) -> None:
         raise InvalidInputError(f"{owner}: {name} must be real, found complex numbers, {value!r}")
     rules = rules_of(annotation)
     if rules and not any(fits(value) for fits, _ in rules):
-        needed = RANGES.get(name) or " or ".join(dict.fromkeys(text for _, text in rules))
+        kinds = list(dict.fromkeys(text for fits, text in rules if not fits(None)))
+        # A range is said of one kind of value: `prior_scale` of some targets is a mapping, too.
+        of_one_kind = RANGES.get(name) if len(kinds) == 1 else None
+        needed = of_one_kind or " or ".join(dict.fromkeys(text for _, text in rules))
         raise InvalidInputError(f"{owner}: {name} must be {needed}, found {value!r}")
 
 
