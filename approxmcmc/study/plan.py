@@ -121,7 +121,7 @@ def make_plan(study: Declaration, preset: str) -> Plan:
     own = {setting.label: content for setting in settings if (content := own_code(setting.sampler)) is not None}
     own_ids = {label: content.id for label, content in own.items()}
     if study.start is not None:
-        own["start"] = code_of(study.start)
+        own["start()"] = code_of(study.start)  # no label of a sampler has parentheses
     common = {
         "study": study.name,
         "seed": study.seed,
