@@ -52,7 +52,7 @@ from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.predictions import log_term_differences, predict_setting
 from approxmcmc.study.report.scores import Scores, widened
 from approxmcmc.study.report.svg import inline_svg, subplots, svg_document
-from approxmcmc.study.report.wording import estimate, number
+from approxmcmc.study.report.wording import estimate, naming, number
 from approxmcmc.targets import LogisticRegression
 from studies.tools.cost_of_epsilon import cost_against_epsilon
 from studies.tools.log_risk import log_risk_against_time
@@ -607,6 +607,14 @@ def test_nan_cell_is_blank_on_the_page(tmp_path):
     text = page.read_text(encoding="utf-8")
     cells = re.findall(r"<td[^>]*>(.*?)</td>", text, flags=re.DOTALL)
     assert [re.sub(r"<.*?>", "", cell).strip() for cell in cells] == ["", "2 [1, 3]"]
+
+
+def test_a_name_that_contains_its_label_is_put_in_once():
+    figure, axes = subplots(1, 1)
+    axes.set_title("t_test")
+    worded = naming(["t_test"], {"t_test": "t_test of 2014"})
+    first, second = (svg_document(figure, worded) for _ in range(2))
+    assert first == second and ">t_test of 2014<" in first
 
 
 def test_two_copies_of_one_figure_share_no_id():

@@ -7,6 +7,7 @@ same picture is readable on a light and on a dark background. Text stays text: i
 import contextlib
 import io
 import re
+import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,9 @@ STYLE: Any = {  # matplotlib's rcParams
     "savefig.pad_inches": 0.04,
     "figure.constrained_layout.use": True,
 }
+
+NAMED: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Texts of figures that show names in place of labels."""
 
 
 def styled() -> contextlib.AbstractContextManager[None]:
@@ -112,15 +116,18 @@ def svg_document(figure: "MatplotlibFigure | str", worded: Callable[[str], str] 
 
 
 def name_texts(figure: "MatplotlibFigure", worded: Callable[[str], str]) -> None:
-    """Replace the labels in the texts of a figure; a legend gets as many columns as fit."""
+    """Replace the labels in the texts of a figure, once: a name may contain its label, as "NUTS of PyMC" does."""
     from matplotlib.text import Text
 
     for text in figure.findobj(Text):
         assert isinstance(text, Text)  # findobj is typed by the base of all artists
+        if text in NAMED:
+            continue
         shown = text.get_text()
         named = worded(shown)
         if named != shown:
             text.set_text(named if "$" in shown else literal(named))
+            NAMED.add(text)
 
 
 def rounded(document: str) -> str:
