@@ -268,10 +268,10 @@ def _to_tenth_sd(scores: Scores, order: Ranking) -> list[str]:
     if timed:
         seconds = rows.loc[timed].sort_values("to_tenth_sd", kind="stable").head(FEW)
         times = "; ".join(
-            f"{name} {estimate_text(row.to_tenth_sd, row.to_tenth_sd_lower, row.to_tenth_sd_upper)} s"
+            f"{name} {estimate_text(row.to_tenth_sd, row.to_tenth_sd_lower, row.to_tenth_sd_upper)}"
             for name, row in seconds.iterrows()
         )
-        parts.append(f"Means are within 0.1 posterior sd, typically, after: {times}.")
+        parts.append(f"Estimated seconds until means are within 0.1 posterior sd, typically: {times}.")
     if never:
         parts.append(
             f"Bias keeps the means of {in_words(never)} from that so far: more time helps only where it comes "
