@@ -4,7 +4,7 @@ Names are resolved on first use, so ``import approxmcmc`` does not load the heav
 """
 
 import importlib
-import importlib.metadata
+from pathlib import Path
 from typing import Any
 
 # At the top level are the verbs that lead from a model to its answer, every regression, the role `Target` and the
@@ -100,17 +100,35 @@ def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return importlib.import_module(f"approxmcmc.{name}")
     if name == "__version__":
-        return importlib.metadata.version("approxmcmc")
+        from importlib import metadata  # takes longer than all of this file
+
+        return metadata.version("approxmcmc")
     raise AttributeError(f"module 'approxmcmc' has no attribute {name!r}; {_where(name)}")
 
 
 def _where(name: str) -> str:
-    """Return the end of the message on an unknown name: the subpackages that export it, else all top-level names."""
-    rooms = [] if name.startswith("_") else [f"approxmcmc.{room}" for room in _ROOMS]
-    rooms_with_name = [
-        f"{room}.{name}" for room in rooms if name in getattr(importlib.import_module(room), "__all__", ())
-    ]
+    """Return the end of the message on an unknown name: the subpackages that export it, else all top-level names.
+
+    No subpackage is imported, which takes 4 s for all: `hasattr` asks for unknown names, too, and shows no message.
+    """
+    rooms = [] if name.startswith("_") else _ROOMS
+    rooms_with_name = [f"approxmcmc.{room}.{name}" for room in rooms if name in _exported(room)]
     return f"it is {' or '.join(rooms_with_name)}" if rooms_with_name else f"public names: {', '.join(__all__)}"
+
+
+def _exported(room: str) -> list[str]:
+    """Return the names in the `__all__` of a subpackage, read from its source; empty if it has no such list."""
+    import ast
+
+    path = Path(__file__).with_name(room) / "__init__.py"
+    statements = ast.parse(path.read_text(encoding="utf-8")).body if path.exists() else []
+    lists = [
+        statement.value
+        for statement in statements
+        if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "__all__"
+    ]
+    names: list[str] = ast.literal_eval(lists[0]) if lists else []
+    return names
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,8 @@
 
 import ast
 import importlib
+import subprocess
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -128,6 +130,15 @@ def test_a_name_that_is_in_a_room_is_found():
         _ = amc.BernsteinTest
     with pytest.raises(AttributeError, match="public names: AlwaysAccept, BetaRegression, "):
         _ = amc.BernsteinTests
+
+
+def test_the_names_of_a_room_are_read_without_importing_it():
+    """`hasattr` asks for unknown names, too: importing all rooms takes 4 s, among them PyMC and the bounds."""
+    for room in amc._ROOMS:
+        assert amc._exported(room) == list(getattr(getattr(amc, room), "__all__", []))
+    asked = "import sys, approxmcmc; assert not hasattr(approxmcmc, 'misspelt'); print(*sys.modules)"
+    process = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert [name for name in process.stdout.split() if name.startswith("approxmcmc.") or name == "numpy"] == []
 
 
 def test_type_checkers_see_every_name_of_the_top_level():
