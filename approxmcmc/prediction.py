@@ -47,7 +47,8 @@ def predict(
         Draws of the target, by any sampler.
     target
         A regression of `approxmcmc.targets`, such as ``LogisticRegression(X, y)``; a :class:`GLMTarget` or
-        :class:`PredictorTarget` predicts by the functions of its arguments `mean` and `simulate`.
+        :class:`PredictorTarget` predicts by the functions of its arguments `mean` and `simulate`; a
+        `targets.GroupedTarget` or `targets.NormalGroups` with the effects of groups, see Notes.
     rows
         New rows, as X of the target: a table with the same columns, in any order (others are ignored), or a matrix with
         as many columns; as `predictors` of a :class:`PredictorTarget`. None: the rows of the target.
@@ -60,12 +61,14 @@ def predict(
     draws
         Use only so many draws, evenly spread over the trace; None: all.
     random_seed
-        Seed of ``kind="response"``: an int, a `numpy.random.Generator` or `SeedSequence`, or None.
+        Seed of ``kind="response"`` and of effects of groups: an int, a `numpy.random.Generator` or `SeedSequence`, or
+        None.
     cores
         Threads; None: the number of processors. The result does not depend on it.
     **columns
         Further columns of new rows, such as ``offset=`` or ``weights=``, shape (n,); ``offsets=`` of a
-        :class:`PredictorTarget`, by predictor.
+        :class:`PredictorTarget`, by predictor; ``groups=``, labels, of a target of groups, and ``slopes=`` or
+        ``errors=`` if it has them.
 
     Returns
     -------
@@ -85,6 +88,11 @@ def predict(
 
     Notes
     -----
+    Rows in groups: at each draw the effect of a group that has rows in the target is drawn given theta and these rows,
+    as by `approxmcmc.latents`; that of a new group, any other label, from its prior N(0, LL') given theta. All rows of
+    a group have the same effect. The attributes ``n_new_groups`` and ``new_groups`` of the result name the new groups,
+    so that a misspelt label is seen. A `NormalGroups` keeps no rows, so it needs `rows`.
+
     Guarantee: draws of the predictive distribution, as accurate as the draws of the trace. Models of PyMC and formulas
     of Bambi predict by themselves: ``pm.sample_posterior_predictive(trace, model)`` and ``formula.predict(trace)``
     take the traces of this library.
@@ -118,6 +126,7 @@ def predict(
     chosen = _spread(thetas.shape[1], None if draws is None else math.ceil(draws / thetas.shape[0]))
     thetas = thetas[:, chosen]
     chains, kept, _ = thetas.shape
+    rng = np.random.default_rng(random_seed)
     axes_of_kinds = {
         "mean": predictive.axes,
         "response": predictive.response_axes,
@@ -126,7 +135,9 @@ def predict(
     axes = axes_of_kinds[kind]
     statistics = None if interval is None else _Summary(interval)
     _refuse_large(predictive.n_rows * math.prod(len(labels) for labels in axes.values()), chains * kept, statistics)
-    values = _all_rows(predictive, thetas.reshape(chains * kept, -1), kind, axes, statistics, random_seed, cores)
+    flat = thetas.reshape(chains * kept, -1)
+    predictive = predictive.at_draws(flat, rng, cores)
+    values = _all_rows(predictive, flat, kind, axes, statistics, rng, cores)
     posterior = trace["posterior"]
     coords = {ROW: np.arange(predictive.n_rows) if predictive.labels is None else as_labels(predictive.labels)}
     coords |= {name: as_labels(labels) for name, labels in axes.items()}
@@ -138,7 +149,7 @@ def predict(
         values = np.moveaxis(values, -1, 0)
         dims = ["statistic", ROW, *axes]
         coords["statistic"] = np.array(statistics.names)
-    attrs: dict[str, Any] = {"kind": kind, "draws_used": chains * kept}
+    attrs: dict[str, Any] = {"kind": kind, "draws_used": chains * kept, **predictive.attrs}
     if interval is not None:
         attrs["interval"] = interval
     group = "posterior_predictive" if rows is None else "predictions"
@@ -233,7 +244,7 @@ def _all_rows(
     kind: str,
     axes: Mapping[str, Sequence[Any]],
     summary: _Summary | None,
-    random_seed: Any,
+    rng: np.random.Generator,
     cores: int | None,
 ) -> np.ndarray:
     """Return the prediction of all rows, block by block; shape (rows, *axes, draws or statistics).
@@ -244,7 +255,7 @@ def _all_rows(
     blocks = [slice(lo, min(lo + size, rows.n_rows)) for lo in range(0, rows.n_rows, size)]
     last = len(thetas) if summary is None else len(_Summary.names)
     values = np.empty((rows.n_rows, *(len(labels) for labels in axes.values()), last))
-    seeds = np.random.default_rng(random_seed).spawn(len(blocks))
+    streams = rng.spawn(len(blocks))
 
     def fill(block: slice, rng: np.random.Generator) -> None:
         predictors = rows.predictors(thetas, block)
@@ -258,5 +269,5 @@ def _all_rows(
         values[block] = by_draw if summary is None else summary(by_draw)
 
     with ThreadPoolExecutor(cores or os.cpu_count()) as threads:
-        list(threads.map(fill, blocks, seeds))
+        list(threads.map(fill, blocks, streams))
     return values

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,6 +19,16 @@ class RowsToPredict(abc.ABC):
     """Whether a response is the index of a class, of which a mean or an interval means nothing."""
     response_axes: Mapping[str, Sequence[Any]] = {}
     """The same of responses, such as several outcomes."""
+
+    attrs: Mapping[str, Any] = {}
+    """What the result says of the rows besides their labels, as attributes."""
+
+    def at_draws(self, thetas: np.ndarray, rng: np.random.Generator, cores: int | None) -> Self:
+        """Return these rows with all that they share at each of m thetas (m, dim), such as drawn effects of groups.
+
+        Called once, before any predictor; by default rows share nothing. `cores` is the number of threads, None: all.
+        """
+        return self
 
     @property
     def predictor_axes(self) -> Mapping[str, Sequence[Any]]:

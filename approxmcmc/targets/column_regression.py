@@ -13,7 +13,7 @@ from approxmcmc.sources import as_source
 from approxmcmc.targets.blocks import files_of
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import check_same_index, checked_weights, kept, response_source
-from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, same_columns
+from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, refuse_columns, same_columns
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.predictive import RowsOfDesign
@@ -134,11 +134,11 @@ class ColumnRegression(Regression, PredictiveTarget):
         who = f"predict for {type(self).__name__}"
         own_sizes = self._sizes
         if rows is None:
-            self._refuse_columns(columns, who=who)
+            refuse_columns(columns, who=who)
             return self._rows_of(self.design, size=own_sizes).of_weighted(self.weights)
         offset = columns.pop("offset", None)
         size = columns.pop(self.size_name, None) if own_sizes is not None else None
-        self._refuse_columns(columns, who=who)
+        refuse_columns(columns, who=who)
         check_same_index(who, rows=rows, offset=offset, **{self.size_name: size})
         parts = parts_of_new_rows(
             rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who
@@ -156,7 +156,7 @@ class ColumnRegression(Regression, PredictiveTarget):
         who = f"append to {type(self).__name__}"
         has_sizes = self._sizes is not None
         size = columns.pop(self.size_name, None) if has_sizes else None
-        self._refuse_columns(columns, who=who)
+        refuse_columns(columns, who=who)
         has_offset = self.design.dim in self.design.predictors[0].places
         has_weights = self.weights is not None
         further = {"offset": (has_offset, offset), "weights": (has_weights, weights), self.size_name: (has_sizes, size)}
@@ -175,13 +175,6 @@ class ColumnRegression(Regression, PredictiveTarget):
     def _responses_to_append(self, y: Any, *, who: str) -> np.ndarray:
         """Return the responses of new rows as numbers, as `_checked_responses` reads them."""
         return checked_array(y, "y", who=who).astype(np.float64, copy=False)
-
-    @staticmethod
-    def _refuse_columns(columns: Mapping[str, Any], *, who: str) -> None:
-        """Raise if there are columns that the rows do not have."""
-        refused = [name for name, column in columns.items() if column is not None]
-        if refused:
-            raise InvalidInputError(f"{who}: these rows take no {' and no '.join(refused)}")
 
     @property
     def _sizes(self) -> np.ndarray | None:

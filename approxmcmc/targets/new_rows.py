@@ -81,6 +81,13 @@ def same_columns(who: str, columns: Mapping[str, tuple[bool, Any]]) -> None:
             )
 
 
+def refuse_columns(columns: Mapping[str, Any], *, who: str) -> None:
+    """Raise if rows to predict or to append were given columns that the rows of the target do not have."""
+    refused = [name for name, column in columns.items() if column is not None]
+    if refused:
+        raise InvalidInputError(f"{who}: these rows take no {' and no '.join(refused)}")
+
+
 def labels_of_rows(X: Any) -> list[Any] | None:
     """Return the index of a pandas table; None if the rows are only numbered."""
     index = getattr(X, "index", None)

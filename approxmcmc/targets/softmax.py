@@ -18,7 +18,7 @@ from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.describable import Describable
 from approxmcmc.targets.given import check_names, check_same_index, checked_weights, kept, response_source
 from approxmcmc.targets.likelihood_bounds import check_kind
-from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, same_columns
+from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, refuse_columns, same_columns
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.classes import DenseClasses
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
@@ -194,9 +194,7 @@ class SoftmaxRegression(Regression, PredictiveTarget, Describable):
         New rows may have an ``offset``, by default 0.
         """
         offset = None if rows is None else columns.pop("offset", None)
-        refused = [name for name, column in columns.items() if column is not None]
-        if refused:
-            raise InvalidInputError(f"predict for {WHO}: these rows take no {' and no '.join(refused)}")
+        refuse_columns(columns, who=f"predict for {WHO}")
         axes = {"category": [int(label) for label in self._labels]}
         if rows is None:
             return RowsOfClasses(self.design, self.likelihood.single, axes=axes).of_weighted(self.weights)

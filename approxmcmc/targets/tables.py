@@ -122,7 +122,8 @@ def _of_table(X: Any, *, intercept: bool, treats_all: bool, coef_names: Any, who
 class NumberColumns(NamedTuple):
     """A matrix or a table as columns of numbers: X as it was given, the columns and their labels, and responses.
 
-    `reference_levels` holds the level that has no column, of each column of text that has such a level.
+    `reference_levels` holds the level that has no column, of each column of text that has such a level. `variables`
+    has the same columns as variables of a table, by which new rows are read (`new_rows`).
     """
 
     source: Any
@@ -130,6 +131,7 @@ class NumberColumns(NamedTuple):
     y: np.ndarray
     labels: list[str]
     reference_levels: Mapping[str, str]
+    variables: Variables
 
 
 def read_numbers(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str) -> NumberColumns:
@@ -138,9 +140,11 @@ def read_numbers(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] |
     Such a column is called ``town[york]``. For models whose rows have one dense predictor.
     """
     reference_levels: Mapping[str, str] = {}
+    variables: Variables | None = None
     if categorical_columns(X):
         table = _of_table(X, intercept=intercept, treats_all=intercept, coef_names=coef_names, who=who)
         reference_levels = table.reference_levels
+        variables = table.variables
         intercept = False
         coef_names = []
         for variable in table.designs:
@@ -149,7 +153,10 @@ def read_numbers(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] |
         X = _matrix_of(table, len(X), who=who) if as_source(X) is None else _source_of(table, coef_names)
     X = design_source(X, intercept=intercept)
     matrix, response, names_of_columns = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
-    return NumberColumns(X, matrix, response, names_of_columns, reference_levels)
+    if variables is None:
+        n_columns = len(names_of_columns)
+        variables = Variables({"beta": (n_columns,)}, {"beta": ("coef",)}, {"coef": names_of_columns})
+    return NumberColumns(X, matrix, response, names_of_columns, reference_levels, variables)
 
 
 def _matrix_of(table: DesignColumns, n: int, *, who: str) -> np.ndarray:

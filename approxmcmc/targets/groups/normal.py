@@ -12,14 +12,23 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.contracts import PredictiveTarget
 from approxmcmc.contracts.arguments import naming_the_arguments
-from approxmcmc.errors import InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.families.normal import NORMAL
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import check_same_index, checked_weights, response_source
 from approxmcmc.targets.groups.grouping import grouping
 from approxmcmc.targets.groups.link import AS_IT_IS, EXP, link
 from approxmcmc.targets.groups.normal_terms import NormalTerms, triangles
+from approxmcmc.targets.groups.predictive import (
+    RowsInGroups,
+    design_of_new_rows,
+    groups_of_new_rows,
+    numbers_of_rows,
+)
 from approxmcmc.targets.groups.variables import NOISE, GroupVariables, group_variables
+from approxmcmc.targets.new_rows import in_memory, labels_of_rows, refuse_columns
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.tables import listed, read_numbers
 from approxmcmc.targets.tall_data import Prior, checked_prior_scale
@@ -27,7 +36,7 @@ from approxmcmc.targets.tall_data import Prior, checked_prior_scale
 LOG_NOISE_SCALE = 1.5  # standard deviation of the prior of log(noise): two of them are a factor of 20
 
 
-class NormalGroups(NormalTerms):
+class NormalGroups(NormalTerms, PredictiveTarget):
     r"""Normal rows in groups with random intercepts or slopes, which are integrated out in closed form.
 
     ``y_gi = x_gi' beta + z_gi' b_g + noise e_gi epsilon``, ``b_g ~ N(0, LL')``; the terms are the G groups.
@@ -117,6 +126,8 @@ class NormalGroups(NormalTerms):
         check_same_index(who, X=X, y=y, groups=groups, slopes=slopes, errors=errors, weights=weights, offset=offset)
         given_columns = read_numbers(X, response_source(y), intercept=intercept, coef_names=coef_names, who=who)
         self.reference_levels = given_columns.reference_levels
+        self.columns = given_columns.variables
+        self.has_intercept = intercept
         X = given_columns.X
         coef = given_columns.labels
         y = given_columns.y.astype(np.float64, copy=False)
@@ -202,6 +213,52 @@ class NormalGroups(NormalTerms):
         u = self.draw_standard_effects(rng, thetas, groups)
         drawn = np.einsum("tij,tgj->tgi", self.variables.cholesky(thetas), u)
         return drawn[..., 0] if self.n_effects == 1 else drawn
+
+    def rows_to_predict(self, rows: Any, **columns: Any) -> RowsInGroups:
+        """Return `rows` for a prediction: a table or matrix as X of the target; those of the target are not kept.
+
+        They need ``groups``, labels of groups of the target or of new groups; ``slopes`` and ``errors`` if the target
+        has them. They may have an ``offset``, by default 0, and ``weights``, by default 1.
+        """
+        who = "predict for NormalGroups"
+        if rows is None:
+            raise IncompatibleError(
+                f"{who}: the target keeps sums over the rows of each group, not the rows; give them: rows=X, "
+                "groups=groups"
+            )
+        names = ("groups", "slopes", "errors", "weights", "offset")
+        (groups, slopes, errors, weights, offset) = (columns.pop(name, None) for name in names)
+        refuse_columns(columns, who=who)
+        check_same_index(who, rows=rows, groups=groups, slopes=slopes, errors=errors, weights=weights, offset=offset)
+        n = len(rows)
+        for name, is_needed, column in (
+            ("slopes", self.n_effects > 1, slopes),
+            ("errors", self.knows_noise, errors),
+        ):
+            if is_needed and column is None:
+                raise InvalidInputError(f"{who}: the rows of the target have {name}, so the new rows need {name}=")
+            if column is not None and not is_needed:
+                raise InvalidInputError(f"{who}: the rows of the target have no {name}, so the new rows take none")
+        factors = _factors(errors, weights, n, who)
+        known_offset = numbers_of_rows(offset, "offset", n, who=who)
+        return RowsInGroups(
+            self,
+            NORMAL,
+            design_of_new_rows(self, rows, known_offset, who=who),
+            groups_of_new_rows(self, groups, n, who=who),
+            slopes=None if slopes is None else self._slope_columns(slopes, n, who),
+            log_shape=0.0 if factors is None else -np.log(factors),
+            labels=labels_of_rows(rows),
+        )
+
+    def _slope_columns(self, slopes: Any, n: int, who: str) -> np.ndarray:
+        """Return the predictors with slopes of new rows, shape (n, slopes)."""
+        array = checked_array(in_memory(slopes), "slopes", who=who).astype(np.float64, copy=False)
+        if array.ndim not in (1, 2) or array.size != n * (self.n_effects - 1) or len(array) != n:
+            raise InvalidInputError(
+                f"{who}: slopes must have the shape ({n}, {self.n_effects - 1}), found {array.shape}"
+            )
+        return array.reshape(n, -1)
 
     def _identity(self) -> str:
         return f"{self.n_effects} effects, noise {'known' if self.knows_noise else 'unknown'}"

@@ -14,27 +14,37 @@ from typing import Any, Self
 
 import numpy as np
 
-from approxmcmc.contracts import content_hash
+from approxmcmc.contracts import PredictiveTarget, content_hash
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.engine.compiler.identity import content_id
+from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
 from approxmcmc.families import FAMILIES
 from approxmcmc.families.family import Family
-from approxmcmc.families.stack import Stack
+from approxmcmc.families.stack import RESPONSE, SIZE, Stack
 from approxmcmc.families.user import of_user
 from approxmcmc.targets.checks import checked_array, plain_function
 from approxmcmc.targets.family_regression import LOG_SHAPE_SCALE
 from approxmcmc.targets.given import check_same_index, checked_weights, kept, response_source, with_sources
 from approxmcmc.targets.groups.grouping import ROWS, grouping
 from approxmcmc.targets.groups.link import ABS, AS_IT_IS, EXP, link
+from approxmcmc.targets.groups.predictive import (
+    RowsInGroups,
+    design_of_new_rows,
+    groups_of_new_rows,
+    numbers_of_rows,
+    own_groups,
+)
 from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, QuadratureTerms
 from approxmcmc.targets.groups.variables import SHAPE, GroupVariables, group_variables
+from approxmcmc.targets.new_rows import labels_of_rows, refuse_columns
 from approxmcmc.targets.normal_prior import NormalPrior
+from approxmcmc.targets.predictors.design import Design, Predictor
 from approxmcmc.targets.tables import listed, read_numbers
 from approxmcmc.targets.tall_data import Prior, checked_prior_scale
 
 
-class GroupedTarget(QuadratureTerms):
+class GroupedTarget(QuadratureTerms, PredictiveTarget):
     r"""Rows of a generalised linear model in groups with random intercepts, integrated out by adaptive quadrature.
 
     ``y_gi ~ family(x_gi' beta + offset_gi + sigma z_g)``, ``z_g ~ N(0, 1)``; the terms are the G groups.
@@ -161,6 +171,8 @@ class GroupedTarget(QuadratureTerms):
         weights = response_source(weights)
         groups = with_sources(groups)
         columns = read_numbers(X, y, intercept=intercept, coef_names=coef_names, who=who)
+        self.columns = columns.variables
+        self.has_intercept = intercept
         self.given = kept((columns.source, y, groups, trials, offset, weights))
         self.reference_levels = columns.reference_levels
         X = columns.X
@@ -264,6 +276,8 @@ class GroupedTarget(QuadratureTerms):
         """Sort the rows of this family by group, with their weights if they have any."""
         self.stack = Stack(self.family)
         known_weights = None if weights is None else checked_weights(weights, len(y), who=who)
+        self.has_offset = offset is not None
+        self.has_weights = weights is not None
         self.arrange(_ones(len(y), 1), X, y, size, self.grouping, table, weight=known_weights, offset=offset)
 
     @property
@@ -320,6 +334,66 @@ class GroupedTarget(QuadratureTerms):
     def draw_latents(self, rng: np.random.Generator, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
         """Return exact draws of sigma z_g; shape (thetas, groups)."""
         return np.abs(thetas[:, self.scale_coordinates]) * self.draw_standard_effects(rng, thetas, groups)[..., 0]
+
+    def rows_to_predict(self, rows: Any, **columns: Any) -> RowsInGroups:
+        """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.
+
+        New rows need ``groups``, labels of groups of the target or of new groups, and ``trials`` if the family has
+        trials; they may have an ``offset``, by default 0.
+        """
+        who = "predict for GroupedTarget"
+        if rows is None:
+            refuse_columns(columns, who=who)
+            return self._own_rows(who)
+        groups, trials, offset = (columns.pop(name, None) for name in ("groups", "trials", "offset"))
+        refuse_columns(columns, who=who)
+        check_same_index(who, rows=rows, groups=groups, trials=trials, offset=offset)
+        n = len(rows)
+        if (trials is None) == (self.family_name == "binomial"):
+            raise InvalidInputError(f"{who}: trials= goes with family='binomial' and no other")
+        known_offset = numbers_of_rows(offset, "offset", n, who=who)
+        return RowsInGroups(
+            self,
+            self.family,
+            design_of_new_rows(self, rows, known_offset, who=who),
+            groups_of_new_rows(self, groups, n, who=who),
+            size=numbers_of_rows(trials, "trials", n, who=who),
+            log_shape=math.log(self.shape or 1.0),
+            labels=labels_of_rows(rows),
+        )
+
+    def _own_rows(self, who: str) -> RowsInGroups:
+        """Return the rows of the target, which are sorted by group, in the order in which they were given."""
+        if self.has_weights:
+            raise IncompatibleError(
+                f"{who}: rows with weights are stored with their weights; give them as new ones: rows=X, groups=groups"
+            )
+        p = self.variables.n_coef
+        [design_rows] = self.data[0]
+        [responses] = self.data[1]
+        places = [*range(p), *([p] if self.has_offset else [])]
+        predictor = Predictor((1, 1 + len(places)), places)
+        no_codes = np.empty((len(design_rows), 0), dtype=np.int32)
+        order = np.empty(len(design_rows), dtype=np.int64)
+        order[self.grouping.order] = np.arange(len(order))
+        return RowsInGroups(
+            self,
+            self.family,
+            Design(p, design_rows, no_codes, (), [predictor]),
+            own_groups(self.grouping),
+            order=order,
+            size=responses[:, SIZE] if self.family_name == "binomial" else None,
+            log_shape=math.log(self.shape or 1.0),
+        )
+
+    @property
+    def observed_data(self) -> Mapping[str, np.ndarray]:
+        """The responses in the order in which they were given; none if they have weights or are on disk."""
+        if self.has_weights or is_mapped(self.data[1]):
+            return {}
+        y = np.empty(self.n_rows)
+        y[self.grouping.order] = self.data[1][0, :, RESPONSE]
+        return {"y": y}
 
     def initial_point(self) -> np.ndarray:
         """Return the theta around which the nodes were placed: the mode, or `at`."""

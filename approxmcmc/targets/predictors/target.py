@@ -21,7 +21,7 @@ from approxmcmc.targets.checks import (
     plain_function,
 )
 from approxmcmc.targets.given import check_names, check_same_index, checked_weights, kept, with_sources
-from approxmcmc.targets.new_rows import in_memory, same_columns
+from approxmcmc.targets.new_rows import in_memory, refuse_columns, same_columns
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, assemble, labels_of, read_part
 from approxmcmc.targets.predictors.likelihood import ScalarLikelihood
@@ -198,9 +198,7 @@ class PredictorTarget(Regression, PredictiveTarget):
         """
         who = f"predict for {WHO}"
         offsets = None if rows is None else columns.pop("offsets", None)
-        refused = [name for name, column in columns.items() if column is not None]
-        if refused:
-            raise InvalidInputError(f"{who}: these rows take no {' and no '.join(refused)}")
+        refuse_columns(columns, who=who)
         if rows is None:
             own = RowsOfPredictors(self.design, self.responses_of_user, self._predictor_names)
             return own.of_weighted(self.weights)

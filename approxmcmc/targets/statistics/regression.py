@@ -15,7 +15,7 @@ from approxmcmc.targets.blocks import files_of
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.describable import Describable, has_offset
 from approxmcmc.targets.given import check_same_index, response_source
-from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, same_columns
+from approxmcmc.targets.new_rows import in_memory, labels_of_rows, parts_of_new_rows, refuse_columns, same_columns
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.positive import WithPositive
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
@@ -265,9 +265,7 @@ class LinearRegression(NormalStatistics, PredictiveTarget, Describable):
         J = design.n_predictors // 2
         axes = {"outcome": list(range(J))} if J > 1 else {}
         offset, weights = (None if rows is None else columns.pop(name, None) for name in ("offset", "weights"))
-        names = [name for name, column in columns.items() if column is not None]
-        if names:
-            raise InvalidInputError(f"{who}: these rows take no {' and no '.join(names)}")
+        refuse_columns(columns, who=who)
         if rows is None:
             return NormalRows(design, self.plain.likelihood, axes=axes, response_axes=axes)
         check_same_index(who, rows=rows, offset=offset, weights=weights)
