@@ -39,6 +39,7 @@ from approxmcmc.contracts.special_target import (
     pymc_model_of,
 )
 from approxmcmc.contracts.target import (
+    LARGEST_DISTANCE_TO_MODEL,
     BoundedDifferencesTarget,
     BoundedTarget,
     BoundedTermsTarget,
@@ -60,6 +61,7 @@ from approxmcmc.contracts.work import TermWork, WrittenWork
 __all__ = [
     "CORE_COUNTS",
     "COUNT_NAMES",
+    "LARGEST_DISTANCE_TO_MODEL",
     "OPTIONAL_COUNTS",
     "VALUE_NAMES",
     "VERDICTS",

@@ -36,6 +36,11 @@ class CompiledTarget(NamedTuple):
     term_tolerance: float = 1e-9
 
 
+# Nats by which the log density of a target may differ from its model's without a warning: two densities within a factor
+# of 1.02 of each other, so that an expectation moves by at most some hundredth of a posterior standard deviation.
+LARGEST_DISTANCE_TO_MODEL = 0.01
+
+
 class Target(abc.ABC):
     """A posterior distribution whose likelihood is a product of `n_obs` terms.
 

@@ -18,6 +18,7 @@ from approxmcmc.diagnostics.further_runs import further_runs
 from approxmcmc.diagnostics.gates import Gate, accumulated_error, gates
 from approxmcmc.diagnostics.health import chain_lengths, movement, stopped, trajectories, undefined
 from approxmcmc.diagnostics.importance import pareto_finding
+from approxmcmc.diagnostics.integrals import distance_to_model
 from approxmcmc.diagnostics.modes import modes
 from approxmcmc.diagnostics.records import group, lengths
 from approxmcmc.diagnostics.traces import one_trace
@@ -117,6 +118,7 @@ def findings(trace: xr.DataTree) -> list[Finding]:
             *mixing,
             *of_modes,
             *expansion_checks(posterior.attrs, settings, stats),
+            *distance_to_model(posterior.attrs),
         ]
     collected += drift(posterior.attrs)
     collected += further_runs(posterior, others_fail=any(finding.fires for finding in collected))

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numba import types as nb
 
-from approxmcmc.contracts import TermWork
+from approxmcmc.contracts import LARGEST_DISTANCE_TO_MODEL, TermWork
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, closure, type_of
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.errors import InvalidInputError, NotFiniteError
@@ -47,7 +47,7 @@ NODES = {1: (8, 16, 24, 32, 48, 64), 2: (8, 12, 16, 24)}
 # sum over nodes by some 1e-4 of one, so that a search for a nearer point stalls. With 1e5 groups it took seven passes
 # instead of three.
 NEAR_THE_MODE = 1e-3
-LARGEST_ERROR = 0.01  # nats by which the summed error may change over the posterior
+LARGEST_ERROR = LARGEST_DISTANCE_TO_MODEL  # nats by which the summed error may change over the posterior
 CORE = 6  # arrays of the groups; the table of a link comes after them
 SHAPE_STEP = 1e-4  # step of differences in the logarithm of a shape
 # of a search without derivatives: largest change of a coordinate, most evaluations

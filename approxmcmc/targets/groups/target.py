@@ -118,10 +118,10 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
     between the centre and other points. These are draws of the Laplace approximation widened by a half, and 3 standard
     deviations of sigma both ways, then 6, 12 and so on until the log posterior is 4.5 nats below the mode's. K is the
     first of 8, 16, 24, 32, 48, 64 for which the change is at most 0.01; if none is, 64, with more Newton steps. Beyond
-    3 standard deviations a change counts in ``accuracy.nats`` by the share of the posterior there; above 0.01 it is a
-    warning. Errors of quadrature fall geometrically in K, so the difference is nearly the error of K. The trace stores
-    it as ``setup_quadrature_nats``. If there are more than 4000 groups, 4000 random ones represent them, and two
-    standard errors are added.
+    3 standard deviations a change counts in ``accuracy.nats`` by the share of the posterior there; above 0.01 it is
+    a warning, here and in `diagnose`, also where `n_nodes` is given. Errors of quadrature fall geometrically in K,
+    so the difference is nearly the error of K. The trace stores it as ``setup_quadrature_nats``. If there are more
+    than 4000 groups, 4000 random ones represent them, and two standard errors are added.
 
     X, y, groups, trials, offset and weights may be sources (`approxmcmc.sources`): their rows are sorted by group, a
     million at a time, in a mapped scratch file of 8 (p + 3) bytes a row, and memory holds numbers of groups only; to
@@ -221,7 +221,7 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
         if n_nodes is not None:
             self.set_rule(n_nodes=n_nodes)
         self.place(at, n_nodes)
-        if n_nodes is None and not self.accuracy.nats <= LARGEST_ERROR:
+        if not self.accuracy.nats <= LARGEST_ERROR:
             warn(
                 f"{who}: with {self.n_nodes} nodes the error of the log-likelihood changes by {self.accuracy.nats:.2g} "
                 f"nats over the posterior, above {LARGEST_ERROR}; give more nodes by n_nodes=, a prior without a heavy "

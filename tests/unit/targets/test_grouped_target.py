@@ -9,10 +9,11 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import approxmcmc as amc
+from approxmcmc.diagnostics.integrals import distance_to_model
 from approxmcmc.engine.compiler.compile import batched
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning
 from approxmcmc.expansion.general import OwnExpansion
 from approxmcmc.numerics import find_mode
 from approxmcmc.targets import GroupedTarget
@@ -343,8 +344,15 @@ def test_the_mode_is_found_and_nodes_are_added_where_they_are_needed():
     )
     assert target.accuracy.nats < 0.01
     assert target.setup_attrs["setup_quadrature_nats"] == target.accuracy.nats
-    coarse = data.target(n_nodes=2)
+    with pytest.warns(SamplingWarning, match="with 2 nodes the error of the log-likelihood changes by"):
+        coarse = data.target(n_nodes=2)
     assert coarse.accuracy.nats > 0.05
+    [enough] = distance_to_model(target.setup_attrs)
+    [too_few] = distance_to_model(coarse.setup_attrs)
+    assert (enough.verdict, too_few.verdict) == ("ok", "warning")
+    assert too_few.value == coarse.accuracy.nats
+    assert "with 2 nodes" in too_few.finding
+    assert distance_to_model({}) == []
 
 
 def test_points_are_the_centre_draws_and_ends_of_the_scale():
