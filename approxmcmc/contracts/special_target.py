@@ -11,6 +11,22 @@ from approxmcmc.contracts.work import TermWork
 from approxmcmc.errors import IncompatibleError
 
 
+class MovableTerms(NamedTuple):
+    """The terms of the sites' conditionals in rows that can be moved, so that contiguous rows can be in random order.
+
+    `words` (rows, width), int64, has the rows of `CompiledConditionals.first` and `n_terms`, and a row holds everything
+    that its term needs. The kernels read ``data = (base, *views(words))`` with ``base = [first[i], i]`` for site i, and
+    write the terms of the rows lo ... hi - 1 of that site. ``log_terms(x, data, order, lo, hi, out)`` is as in
+    `CompiledConditionals`; ``at_both(x, other, data, lo, hi, current, candidate)`` writes the terms at two states that
+    differ at site i only.
+    """
+
+    log_terms: Any
+    at_both: Any
+    words: np.ndarray
+    views: Callable[[np.ndarray], tuple[np.ndarray, ...]]
+
+
 class CompiledConditionals(NamedTuple):
     """The conditionals of a discrete target: the terms of p(x_i | all others), site by site.
 
@@ -21,7 +37,8 @@ class CompiledConditionals(NamedTuple):
         sum_i linear_i x_i + sum_{i<j} pair_ij x_i x_j + sum_{i<j<k} triple_ijk x_i x_j x_k + const,
 
     `pair` and `triple` symmetric with zero diagonals. It is None for other log densities, and if the arrays would be
-    too large.
+    too large. `compile_movable` returns the same terms in rows that can be moved, for tests that read blocks; None if
+    the target has no such rows.
     """
 
     log_terms: Any
@@ -30,6 +47,7 @@ class CompiledConditionals(NamedTuple):
     n_terms: np.ndarray
     n_states: np.ndarray
     fields: tuple[np.ndarray, np.ndarray, np.ndarray] | None
+    compile_movable: Callable[[], MovableTerms] | None = None
 
     def terms_at(self, x: np.ndarray, site: int) -> np.ndarray:
         """Return the terms of one site at the states `x` of all sites; shape (n_terms[site],)."""

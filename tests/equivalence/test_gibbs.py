@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.engine.terms import order as data_order
 from tests.unit.targets.test_bayesian_network import weather
 from tests.unit.targets.test_mrf import mixed
 
@@ -25,6 +26,8 @@ OTHERS = {
     "terms": {"conditional": "terms"},
     "epsilon=0": {"test": amc.SequentialTTest(0.0, 4)},
     "batch_size=N": {"test": amc.SequentialTTest(0.2, 10)},
+    "epsilon=0, blocks": {"test": amc.SequentialTTest(0.0, 4, order="blocks")},
+    "barker, batch_size=N, blocks": {"test": amc.acceptance.MinibatchBarker(batch_size=10, order="blocks")},
     "barker, batch_size=N": {"test": amc.acceptance.MinibatchBarker(batch_size=10)},
     "rule": {"test": amc.ExactTest("barker"), "conditional": "terms"},
 }
@@ -39,8 +42,12 @@ def test_forms_and_tests_that_read_everything_agree(other, scan):
 
 
 @pytest.mark.recompiles
-def test_sites_with_different_numbers_of_terms_agree():
-    assert np.array_equal(draws(mixed(), amc.Gibbs()), draws(mixed(), amc.Gibbs(amc.SequentialTTest(0.0, 2))))
+@pytest.mark.parametrize("order", ["rows", "blocks"])
+def test_sites_with_different_numbers_of_terms_agree(order, monkeypatch):
+    monkeypatch.setattr(data_order, "LEAST_BLOCK", 2)
+    monkeypatch.setattr(data_order, "RESHUFFLE_EVERY", 3)
+    tested = amc.Gibbs(amc.SequentialTTest(0.0, 2, order=order))
+    assert np.array_equal(draws(mixed(), amc.Gibbs()), draws(mixed(), tested))
 
 
 @pytest.mark.recompiles

@@ -6,14 +6,16 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import approxmcmc as amc
 from approxmcmc.acceptance import exact
 from approxmcmc.acceptance.rules import log_uniform, logit_uniform
 from approxmcmc.contracts import Population
 from approxmcmc.engine.streams import seed_sequences, streams
-from approxmcmc.engine.terms.order import draw_next
-from approxmcmc.samplers.gibbs.state import evidence_on
+from approxmcmc.engine.terms import order as data_order
+from approxmcmc.engine.terms.order import draw_next, shuffle_rows
+from approxmcmc.samplers.gibbs.state import evidence_in_blocks, evidence_on
 from approxmcmc.samplers.gibbs.step import draw_by_terms, one_after_the_other
 from approxmcmc.sampling.chain import is_chosen_for_audit
 from tests import textbook
@@ -54,15 +56,65 @@ def textbook_gibbs(tables, decide):
     return np.array(draws), np.array(read)
 
 
+def swap_with_a_later_one(rng, items, place):
+    """Exchange ``items[place]`` and a random one of ``items[place:]``."""
+    other = place + int(rng.random() * (len(items) - place))
+    items[[place, other]] = items[[other, place]]
+
+
+class SequentialTInBlocks:
+    """Decide by the sequential t-test on blocks of each site's shuffled terms, shuffled again after `PERIOD` decisions.
+
+    The sites are visited in turn. The order of the blocks is kept between decisions.
+    """
+
+    def __init__(self, epsilon, batch_size):
+        self.epsilon, self.batch_size, self.decisions = epsilon, batch_size, 0
+
+    def __call__(self, rng, order, differences, mu_0):
+        n = len(differences)
+        if self.decisions == 0:
+            self.rows = [rng.permutation(n) for _ in range(N)]
+            self.blocks = np.arange(-(-n // self.batch_size))
+        sweep, site = divmod(self.decisions, N)
+        self.decisions += 1
+        if sweep > 0 and sweep % PERIOD == 0:
+            for place in range(n - 1):
+                swap_with_a_later_one(rng, self.rows[site], place)
+        blocks = np.split(self.rows[site], range(self.batch_size, n, self.batch_size))
+        read, opened = [], 0
+        for stop in (*range(self.batch_size, n, self.batch_size), n):
+            while len(read) < stop:
+                swap_with_a_later_one(rng, self.blocks, opened)
+                read.extend(blocks[self.blocks[opened]])
+                opened += 1
+            seen = differences[read[:stop]]
+            t = (seen.mean() - mu_0) / (seen.std(ddof=1) / np.sqrt(stop) * np.sqrt(1.0 - stop / n)) if stop < n else 0.0
+            if stop < n and stats.t.sf(abs(t), stop - 1) < self.epsilon:
+                return t > 0.0, stop
+        return seen.mean() > mu_0, n
+
+
+IN_BLOCKS = amc.Gibbs(amc.SequentialTTest(0.1, 4, order="blocks"))
+PERIOD = 7  # decisions on a site between two shuffles of its terms
 CASES = {
-    "fields": (amc.Gibbs(), textbook.exact),
-    "terms": (amc.Gibbs(conditional="terms"), textbook.exact),
-    "sequential": (amc.Gibbs(amc.SequentialTTest(0.1, 4)), textbook.sequential_t(0.1, 4)),
+    "fields": (amc.Gibbs(), lambda: textbook.exact),
+    "terms": (amc.Gibbs(conditional="terms"), lambda: textbook.exact),
+    "sequential": (amc.Gibbs(amc.SequentialTTest(0.1, 4)), lambda: textbook.sequential_t(0.1, 4)),
+    "blocks": (IN_BLOCKS, lambda: SequentialTInBlocks(0.1, 4)),
 }
 
 
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Cut the ten terms of a site into blocks of 4, 4 and 2, and shuffle them often."""
+    monkeypatch.setattr(data_order, "LEAST_BLOCK", 4)
+    monkeypatch.setattr(data_order, "RESHUFFLE_EVERY", PERIOD)
+
+
 def differs(case: str) -> bool:
-    sampler, decide = CASES[case]
+    sampler, make_decide = CASES[case]
+    decide = make_decide()
     trace = amc.sample(
         field(), sampler, draws=SWEEPS, tune=0, chains=1, random_seed=SEED, initvals=np.zeros(N), audit_every=3,
         progressbar=False,
@@ -84,6 +136,26 @@ def read_the_first_site(state, site):
     evidence = plain(evidence_on)(state, site)
     state.sites.base[0] = state.sites.first[0]
     return evidence
+
+
+def read_the_first_site_in_blocks(state, site):
+    """Look at the table of site 0's terms for the state of site `site`."""
+    evidence = plain(evidence_in_blocks)(state, site)
+    state.sites.base[0] = state.sites.first[0]
+    return evidence
+
+
+def keep_terms_of_other_states(state, site):
+    """Take terms as known that were read before other sites changed."""
+    n_read = state.evidence.order.kept.copy()
+    evidence = plain(evidence_in_blocks)(state, site)
+    state.evidence.order.kept[:] = n_read
+    return evidence
+
+
+def move_nothing(rng, rows, n_obs):
+    """Draw the numbers of a shuffle, and leave the rows where they are."""
+    rng.random(n_obs - 1)
 
 
 def leave_the_other_state(streams, state, site, count, value):
@@ -122,6 +194,9 @@ BUGS = {
     "answers are turned round": ({exact.decide: turn_round}, "terms"),
     "a threshold of Metropolis": ({logit_uniform: log_uniform}, "terms"),
     "subsets with replacement": ({draw_next: draw_with_replacement}, "sequential"),
+    "blocks of all sites are those of the first": ({evidence_in_blocks: read_the_first_site_in_blocks}, "blocks"),
+    "terms are kept when other sites change": ({evidence_in_blocks: keep_terms_of_other_states}, "blocks"),
+    "a shuffle moves nothing": ({shuffle_rows: move_nothing}, "blocks"),
 }
 
 

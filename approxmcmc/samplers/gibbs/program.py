@@ -8,8 +8,9 @@ import numpy as np
 
 from approxmcmc.acceptance.rules import logit_uniform
 from approxmcmc.contracts import CompiledConditionals, CompiledTest, DiscreteTarget, Streams
+from approxmcmc.engine.terms.order import PERIOD
 from approxmcmc.samplers.gibbs.poisson_counts import CompiledCounts
-from approxmcmc.samplers.gibbs.state import GibbsState, new_state
+from approxmcmc.samplers.gibbs.state import BlocksOfSites, GibbsState, evidence_in_blocks, evidence_on, new_state
 from approxmcmc.samplers.gibbs.step import (
     SCANS,
     draw_by_states,
@@ -27,7 +28,7 @@ class GibbsProgram(StepProgram):
     """A sampler that sweeps over the sites of a discrete target.
 
     Each of `parts` has a function `make_state`: the tests that decide the sites, one for each group of sites, or the
-    counts by which sites are drawn.
+    counts by which sites are drawn. `blocks` says how tests read blocks of a shuffled copy; None if they do not.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class GibbsProgram(StepProgram):
         records: Collection[str],
         attrs: Mapping[str, Any],
         *,
+        blocks: BlocksOfSites | None = None,
         audited: bool = False,
         audit_every: int | None = None,
     ) -> None:
         self.target = target
         self.conditionals = conditionals
         self.parts = parts
+        self.blocks = blocks
         n_obs = float(conditionals.n_terms.mean())  # terms per decision, not factors of the target
         super().__init__(
             records,
@@ -53,11 +56,12 @@ class GibbsProgram(StepProgram):
             audited=audited,
             audit_every=audit_every,
         )
-        self.loop = compile_chain(step, self.new_state(target.initial_point()))
+        self.loop = compile_chain(step, self.new_state(target.initial_point(), np.random.default_rng(0)))
 
-    def new_state(self, theta: np.ndarray) -> GibbsState:
-        """Return the state of a chain at theta; nothing adapts, so tuning is burn-in."""
-        state = new_state(self.conditionals, self.parts, theta, new_clock(0, self.audit_probability))
+    def new_state(self, theta: np.ndarray, rng: np.random.Generator | None = None) -> GibbsState:
+        """Return the state of a chain at theta; nothing adapts, so tuning is burn-in. `rng` shuffles the copy."""
+        clock = new_clock(0, self.audit_probability)
+        state = new_state(self.conditionals, self.parts, theta, clock, self.blocks, rng)
         if "lp" in self.value_names:
             state.log_density[0] = self.target.log_density(theta)
         return state
@@ -68,7 +72,14 @@ class GibbsProgram(StepProgram):
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Return a chain that starts at `theta`, a state of positive probability; `n_tune` is not used."""
-        return self.chain(streams, self.new_state(theta.copy()))
+        state = self.new_state(theta.copy(), streams.order)
+        fixed: tuple[np.ndarray, ...] = ()
+        if self.blocks is not None:
+            order = state.evidence.order
+            moves = (order.cursor[:, PERIOD] > 0).any()
+            fixed = state.evidence.data[1:]  # views of the words
+            fixed = fixed if moves else (*fixed, *order.rows)
+        return self.chain(streams, state, fixed=fixed)
 
     def explain_failure(self, state: GibbsState) -> str:
         """Return a sentence that names a term of NaN or +inf, its site, and the states of all sites."""
@@ -89,6 +100,7 @@ def tested_program(
     tests: tuple[CompiledTest, ...],
     scan: str,
     audit_every: int | None,
+    blocks: BlocksOfSites | None,
 ) -> GibbsProgram:
     """Return the program of sweeps with sites that a test decides; an exact test has the fastest form there is."""
     test = tests[0]
@@ -97,15 +109,20 @@ def tested_program(
     elif conditionals.n_states.max() > 2:
         step = make_step(prepare_nothing, SCANS[scan], draw_by_states)
     else:
-        step = make_step(prepare_nothing, SCANS[scan], draw_by_terms(logit_uniform, test))
+        on_site = evidence_on if blocks is None else evidence_in_blocks
+        step = make_step(prepare_nothing, SCANS[scan], draw_by_terms(logit_uniform, test, on_site))
     is_exact = test.log_likelihood is not None
+    attrs: dict[str, Any] = {} if is_exact else {"data_order": "rows"}
+    if blocks is not None:
+        attrs = {"data_order": "blocks", "block_size": int(blocks.sizes[-1])}
     return GibbsProgram(
         target,
         conditionals,
         tests,
         step,
         (*test.records, "lp") if is_exact else test.records,
-        {} if is_exact else {"data_order": "rows"},
+        attrs,
+        blocks=blocks,
         audited=test.is_audited,
         audit_every=audit_every,
     )

@@ -18,7 +18,7 @@ from approxmcmc.contracts.records import COUNT_NAMES, TOUCHED
 from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError
-from approxmcmc.samplers.gibbs.state import build_tests, evidence_on, new_state
+from approxmcmc.samplers.gibbs.state import blocks_of_sites, build_tests, evidence_in_blocks, evidence_on, new_state
 from approxmcmc.sampling.chain import new_clock
 
 if TYPE_CHECKING:
@@ -110,8 +110,9 @@ def realised_conditional(
         raise IncompatibleError("realised_conditional: test must be approximate; an exact test has no error")
     [sequence], _ = seed_sequences(random_seed, 1)
     own = streams(sequence)
-    state = new_state(conditionals, tests, contexts[0].copy(), new_clock(0))
-    evidence_of = as_python(evidence_on)
+    blocks = blocks_of_sites(test, tests[0], target, conditionals)
+    state = new_state(conditionals, tests, contexts[0].copy(), new_clock(0), blocks, own.order)
+    evidence_of = as_python(evidence_on if blocks is None else evidence_in_blocks)
     draw_threshold = as_python(logit_uniform)
     by_decision = tests[0]._replace(threshold_form=None)  # a separate u for every decision
     replicate = compile_replicate(by_decision, evidence_of(state, 0))

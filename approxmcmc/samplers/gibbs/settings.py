@@ -34,14 +34,14 @@ from approxmcmc.contracts import (
     TestedSampler,
     TransitionMatrix,
 )
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.checks import check_discrete, check_test
 from approxmcmc.samplers.gibbs.coupling import couple
 from approxmcmc.samplers.gibbs.distribution import transition_matrix
 from approxmcmc.samplers.gibbs.poisson_counts import CompiledCounts, compile_counts
 from approxmcmc.samplers.gibbs.program import GibbsProgram, counted_program, tested_program
 from approxmcmc.samplers.gibbs.replication import replicate_sites
-from approxmcmc.samplers.gibbs.state import build_tests
+from approxmcmc.samplers.gibbs.state import blocks_of_sites, build_tests
 from approxmcmc.samplers.gibbs.step import SCANS
 
 CONDITIONALS = ("auto", "terms")
@@ -69,7 +69,7 @@ class Gibbs(Component, TestedSampler):
     InvalidInputError
         When `scan` or `conditional` is unknown.
     IncompatibleError
-        When the target is not discrete, or the test reads blocks or cannot decide its sites; raised before it runs.
+        When the target is not discrete, or the test cannot decide its sites; raised before it runs.
 
     Notes
     -----
@@ -77,7 +77,9 @@ class Gibbs(Component, TestedSampler):
     stationary distribution is biased; the error of one sweep is at most D times the largest error of a conditional.
 
     Records: a sweep adds up its D decisions. Every decision of an exact test touches all terms of its site, even if
-    they are cached. Evaluations: each term read is evaluated at every state of the site, so twice at a binary site; in
+    they are cached. Another test reads the terms of a site in the order that its `order` names: ``"rows"``, or
+    ``"blocks"`` of a copy of all terms, which each chain shuffles site by site; ``"auto"`` is blocks from 10 000 terms
+    of a site on. Evaluations: each term read is evaluated at every state of the site, so twice at a binary site; in
     the fast form twice for the terms of a site that flips, and not otherwise.
     ``accepted`` and ``acceptance_rate`` are not written. ``lp`` is written if the test is exact.
 
@@ -117,18 +119,14 @@ class Gibbs(Component, TestedSampler):
     def build(self, target: DiscreteTarget, *, audit_every: int | str | None = "auto") -> GibbsProgram:
         """Check that target and test fit, compile both, and return the program that starts chains."""
         check_discrete(target, who="Gibbs")
-        if self.test.order == "blocks":
-            raise IncompatibleError(
-                f"Gibbs reads the factors of a site one by one in a random order, and {self.test!r} reads blocks; "
-                'give the test order="rows"'
-            )
         exact = self.test.sums_all_terms
         conditionals = target.compile_conditionals(fields=exact and self.conditional == "auto")
         tests = build_tests(self.test, target, conditionals)
         if isinstance(audit_every, str):
             most = int(conditionals.n_terms.max())
             audit_every = max(50, round(20 * most / int(self.test.looks(most)[0])))
-        return tested_program(target, conditionals, tests, self.scan, audit_every)
+        blocks = blocks_of_sites(self.test, tests[0], target, conditionals)
+        return tested_program(target, conditionals, tests, self.scan, audit_every, blocks)
 
     def why_not_invariant(self, target: DiscreteTarget) -> str:
         """Return the test's reason, at a site where the test is not exact; "" if all sites are exact."""

@@ -19,7 +19,7 @@ from approxmcmc.contracts import CompiledTest, Streams
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
-from approxmcmc.engine.terms.evidence import log_likelihood_at
+from approxmcmc.engine.terms.evidence import Evidence, log_likelihood_at
 from approxmcmc.samplers.decision import keep_nothing, make_decision
 from approxmcmc.samplers.gibbs.state import Field, GibbsState, evidence_on
 from approxmcmc.sampling.chain import FAILED, MOVED, STAYED
@@ -149,10 +149,16 @@ def make_draw_by_field(draw_threshold: Callable[[np.random.Generator], float]) -
 # --- by terms ---
 
 
-def draw_by_terms(draw_threshold: Callable[[np.random.Generator], float], test: CompiledTest) -> Callable[..., int]:
-    """Return the update of a binary site by an acceptance test on the site's terms."""
+def draw_by_terms(
+    draw_threshold: Callable[[np.random.Generator], float],
+    test: CompiledTest,
+    on_site: Callable[[GibbsState, int], Evidence] = evidence_on,
+) -> Callable[..., int]:
+    """Return the update of a binary site by an acceptance test on the site's terms, `on_site` its evidence."""
     keep_sum = test.keep_log_likelihood
-    return make_draw_by_terms(draw_threshold, make_decision(test), keep_sum or keep_nothing, keep_sum is not None)
+    return make_draw_by_terms(
+        draw_threshold, make_decision(test), keep_sum or keep_nothing, keep_sum is not None, on_site
+    )
 
 
 @cached_by_content(maxsize=64)
@@ -161,6 +167,7 @@ def make_draw_by_terms(
     decide: Callable[..., tuple[int, float]],
     keep_sum: Callable[..., None],
     keeps_sum: bool,
+    on_site: Callable[[GibbsState, int], Evidence] = evidence_on,
 ) -> Callable[..., int]:
     """Return the update of a binary site by a decision between x_i = 0, the current state for the test, and x_i = 1.
 
@@ -173,7 +180,7 @@ def make_draw_by_terms(
         proposed = state.proposed
         test = state.tests[state.sites.group[site]]
         threshold = draw_threshold(streams.uniform)
-        evidence = evidence_on(state, site)
+        evidence = on_site(state, site)
         before = theta[site]
         at_zero = 0.0
         theta[site] = 0.0

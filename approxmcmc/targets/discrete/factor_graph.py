@@ -20,16 +20,18 @@ from approxmcmc.contracts import (
     CompiledDifferenceBound,
     CompiledTarget,
     DiscreteTarget,
+    MovableTerms,
     Variables,
     content_hash,
 )
-from approxmcmc.engine.compiler.compile import bind
-from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, bind_terms, datum_at
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, bind, type_of
+from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, bind_terms, datum_at, log_terms_at_both_type
 from approxmcmc.engine.terms.term_range import constant_range
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 
 LARGEST_STATE_SPACE = 2**22
 LEAST_RANGE = 1e-13  # added to the range of each factor, because rows are drawn with weights that must be positive
+LARGEST_MOVABLE = 2**27  # numbers in movable rows, 1 GB, if most of them only fill up shorter tables
 STATES_AT_ONCE = 64  # states per block of a vectorised log density; 64 x 161700 entries take 80 MB
 
 
@@ -54,6 +56,55 @@ def make_log_terms(width: int) -> Callable[..., None]:
             out[position - lo] = tables[entry]
 
     return log_terms
+
+
+def make_movable_log_terms(width: int) -> Callable[..., None]:
+    """Return the kernel over movable rows: the other sites of a factor with their strides, then its whole table."""
+
+    def log_terms(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
+        base, rows, tables = data
+        first = base[0]
+        state = width - 1 + int(theta[base[1]])  # the table follows `width` - 1 pairs of integers
+        for position in range(lo, hi):
+            row = first + datum_at(order, position)
+            entry = state
+            for c in range(width - 1):
+                entry += rows[row, 2 * c + 1] * int(theta[rows[row, 2 * c]])
+            out[position - lo] = tables[row, entry]
+
+    return log_terms
+
+
+def make_movable_terms_at_both(width: int) -> Callable[..., None]:
+    """Return the kernel that reads each movable row once, for two states of its site."""
+
+    def terms_at_both(
+        theta: np.ndarray,
+        proposed: np.ndarray,
+        data: Data,
+        lo: int,
+        hi: int,
+        current: np.ndarray,
+        candidate: np.ndarray,
+    ) -> None:
+        base, rows, tables = data
+        first = base[0]
+        state = width - 1 + int(theta[base[1]])
+        other = width - 1 + int(proposed[base[1]])
+        for position in range(lo, hi):
+            row = first + position
+            entry = np.int64(0)
+            for c in range(width - 1):
+                entry += rows[row, 2 * c + 1] * int(theta[rows[row, 2 * c]])
+            current[position - lo] = tables[row, state + entry]
+            candidate[position - lo] = tables[row, other + entry]
+
+    return terms_at_both
+
+
+def views_of_words(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return movable rows as 32-bit integers, and as floating-point numbers."""
+    return words.view(np.int32), words.view(np.float64)
 
 
 def make_log_support(n_states: tuple[int, ...]) -> Callable[[np.ndarray], float]:
@@ -205,12 +256,28 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
         # A chain that keeps fields reads no table, so a single row is enough.
         groups = self.groups if form is None else (FactorGroup(np.zeros((1, 1), np.int64), np.zeros((1, 1))),)
         tables = _rows(groups, by_site=True)
+        n_terms = self._numbers_of_terms()
+        first = np.concatenate([[0], np.cumsum(n_terms)[:-1]])
+        kernel = _kernel((np.zeros(1, dtype=np.int64), *tables))
+        movable = self._compile_movable if _fits(self.groups) else None
+        return CompiledConditionals(kernel, tables, first, n_terms, self.n_states, form, movable)
+
+    def _numbers_of_terms(self) -> np.ndarray:
+        """Return how many factors hold each site; int64, shape (D,)."""
         n_terms = np.zeros(self.n_states.size, dtype=np.int64)
         for group in self.groups:
             n_terms += np.bincount(group.sites.ravel(), minlength=self.n_states.size)
-        first = np.concatenate([[0], np.cumsum(n_terms)[:-1]])
-        kernel = _kernel((np.zeros(1, dtype=np.int64), *tables))
-        return CompiledConditionals(kernel, tables, first, n_terms, self.n_states, form)
+        return n_terms
+
+    def _compile_movable(self) -> MovableTerms:
+        """Compile the terms of the conditionals in rows that can be moved."""
+        words = _movable_rows(self.groups, self._numbers_of_terms())
+        data = (np.zeros(2, dtype=np.int64), *views_of_words(words))
+        width = _width(self.groups)
+        log_terms = bind_terms(make_movable_log_terms, width, data=data)
+        signature = log_terms_at_both_type(type_of(data)).signature
+        at_both = bind(make_movable_terms_at_both, width, signature=signature, fastmath=BATCH_FASTMATH)
+        return MovableTerms(log_terms, at_both, words, views_of_words)
 
     def fields(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Return None: the coefficients of a polynomial are known only in subclasses (`BinaryMRF.fields`)."""
@@ -233,12 +300,47 @@ def _of_site(group: FactorGroup, site: int) -> FactorGroup:
     return FactorGroup(group.sites[holds], group.log_tables[holds])
 
 
+def _width(groups: Sequence[FactorGroup]) -> int:
+    """Return the largest number of sites of a factor."""
+    return max(group.sites.shape[1] for group in groups)
+
+
+def _fits(groups: Sequence[FactorGroup]) -> bool:
+    """Return whether movable rows are small: each is as long as the largest table, so one such table may fill all."""
+    rows = np.array([group.sites.size for group in groups])
+    entries = np.array([group.log_tables[0].size for group in groups])
+    return bool(rows.sum() * entries.max() <= max(LARGEST_MOVABLE, 2 * (rows * entries).sum()))
+
+
+def _movable_rows(groups: Sequence[FactorGroup], n_terms: np.ndarray) -> np.ndarray:
+    """Return one row of words per factor and each of its sites, sorted by site; int64, shape (rows, words).
+
+    A row has (site, stride) of the factor's other sites, two 32-bit integers in a word, and its table with the owner
+    as last axis, as floating-point numbers; shorter rows are filled up with zeros.
+    """
+    rows, flat = _rows(groups, by_site=True)
+    width = _width(groups)
+    starts = rows[:, 0].astype(np.int64)
+    sizes = np.diff([*starts, flat.size])
+    longest = int(sizes.max())
+    pairs = rows[:, 1:].reshape(len(rows), width, 2)
+    owners = np.repeat(np.arange(n_terms.size), n_terms)
+    owner_at = (pairs[:, :, 0] == owners[:, None]).argmax(axis=1)  # padded columns, which may name site 0, come later
+    others = pairs[np.arange(width) != owner_at[:, None]]
+    words = np.zeros((len(rows), width - 1 + longest), dtype=np.int64)
+    words.view(np.int32)[:, : 2 * (width - 1)] = others.reshape(len(rows), 2 * (width - 1))
+    for size in np.unique(sizes):
+        alike = np.flatnonzero(sizes == size)
+        words.view(np.float64)[alike, width - 1 : width - 1 + size] = flat[starts[alike, None] + np.arange(size)]
+    return words
+
+
 def _rows(groups: Sequence[FactorGroup], *, by_site: bool) -> tuple[np.ndarray, np.ndarray]:
     """Return the rows of integers and the flat tables that kernels read, see the module.
 
     There is one row per factor; with `by_site` one per factor and each of its sites, sorted by site.
     """
-    width = max(group.sites.shape[1] for group in groups)
+    width = _width(groups)
     owners = []
     columns = []
     strides = []

@@ -213,8 +213,12 @@ def test_audits_that_meet_a_nan_are_not_booked():
 def test_refusals():
     with pytest.raises(IncompatibleError, match="discrete target"):
         amc.Gibbs().build(logistic(n=20))
-    with pytest.raises(IncompatibleError, match=r"Gibbs reads .* one by one .* give the test order=\"rows\""):
-        amc.Gibbs(amc.SequentialTTest(0.1, 4, order="blocks")).build(field())
+    cycle = [(i, (i + 1) % 16) for i in range(16)]
+    uneven = amc.targets.BinaryMRF(
+        16, [[list(range(16))], np.tile(cycle, (200, 1))], [np.zeros((1, *[2] * 16)), np.zeros((3200, 2, 2))]
+    )
+    with pytest.raises(IncompatibleError, match=r"reads blocks .* are much larger .* give the test order=\"rows\""):
+        amc.Gibbs(amc.SequentialTTest(0.1, 4, order="blocks")).build(uneven)
     with pytest.raises(IncompatibleError, match="between two states"):
         amc.Gibbs(TEST).build(weather())
     with pytest.raises(IncompatibleError, match="at least 2 terms"):
