@@ -10,6 +10,7 @@ import xarray as xr
 from approxmcmc.checkpoints.run_file import open_run_file, what_was_asked
 from approxmcmc.contracts import AnySampler, Target, arrays_hashed_once
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.diagnostics.latents import refuse_folder, with_folder
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compilations import compiled_so_far
@@ -277,4 +278,5 @@ def _check_roles(target: Any, sampler: Any) -> None:
             "sample needs a sampler such as MetropolisHastings(RandomWalk(0.1), ExactTest()), "
             f"found {sampler!r} for target {target!r}"
         )
-    check_names(target.variables, who=type(target).__name__)
+    with speaking(type(target).__name__):
+        check_names(target.variables)

@@ -152,7 +152,7 @@ def _auditors(
 ) -> list[Auditor]:
     """Return an auditor for each chain: the sampler's if it has one, else one that audits steps of a random walk."""
     if sampler is not None:
-        check_origin(trace, target, sampler, who="audit")
+        check_origin(trace, target, sampler)
     if isinstance(sampler, Sampler):
         program = sampler.build(target, audit_every="auto")
         adapted = adapted_by_chain(trace)

@@ -98,7 +98,7 @@ def resume(
     if not isinstance(target, Target):
         raise IncompatibleError(f"resume needs the target of the run, found {target!r}")
     if draws is not None:
-        draws = checked_integer(draws, "draws", 1, who="resume")
+        draws = checked_integer(draws, "draws", 1)
     time_limit = checked_time_limit(time_limit)
     path = Path(path)
     if not path.is_file():

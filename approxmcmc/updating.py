@@ -175,7 +175,7 @@ def update(
         chosen = _sampler_of(trace) if sampler is None else sampler
         chains = old_draws.shape[0]
         n_draws = old_draws.shape[1] if draws is None and target_ess is None and time_limit is None else draws
-        n_tune = _tuning(trace, old_draws, target) if tune is None else checked_integer(tune, "tune", 0, who="update")
+        n_tune = _tuning(trace, old_draws, target) if tune is None else checked_integer(tune, "tune", 0)
         centre = None
         passes = 0
         if isinstance(grown, ControlVariate):

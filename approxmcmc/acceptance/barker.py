@@ -113,7 +113,7 @@ class MinibatchBarker(AcceptanceTest):
         ):
             if not fits:
                 raise InvalidInputError(f"MinibatchBarker: {name} must {needed}, found {value!r}")
-        check_order(self.order, who="MinibatchBarker")
+        check_order(self.order)
 
     @property
     def rule(self) -> str:

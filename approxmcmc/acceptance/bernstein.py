@@ -45,6 +45,7 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.contracts.records import VIOLATIONS
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.moments import LARGEST, SMALLEST, standard_deviation
@@ -178,7 +179,7 @@ class BernsteinTest(AcceptanceTest):
     def __post_init__(self) -> None:
         """Check delta, p, range and bound; `look_sizes` checks the looks."""
         look_sizes(2, self.batch_size, self.growth)
-        check_order(self.order, who="BernsteinTest")
+        check_order(self.order)
         number = isinstance(self.range, (int, float, np.number)) and not isinstance(self.range, bool)
         range_fits = self.range > 0.0 if number else self.range in ("target", "observed")
         for name, fits, needed in (
@@ -246,6 +247,7 @@ class BernsteinTest(AcceptanceTest):
             threshold_form=bernstein_threshold_form,
         )
 
+    @names_itself()
     def _term_range(self, target: Target | Population) -> CompiledTermRange:
         if not isinstance(self.range, str):
             return CompiledTermRange(constant_range(), np.array([float(self.range)]))
@@ -256,7 +258,7 @@ class BernsteinTest(AcceptanceTest):
                 f"BernsteinTest(range='target') needs a target that bounds its terms, found {target!r}; give "
                 "range=<number>, the most by which changes of two terms differ, or 'observed', which guarantees nothing"
             )
-        return checked_range(target, who=type(self).__name__)
+        return checked_range(target)
 
 
 def bound_factors(looks: np.ndarray, delta: float, p: float = 2.0, bound: str = "bernstein") -> tuple[Any, Any]:

@@ -160,7 +160,7 @@ class SequentialTTest(AcceptanceTest):
         # These functions check the other settings; the number of data, 2, does not matter.
         looks = look_sizes(2, self.batch_size, self.growth)
         critical_values(looks, self.epsilon, shape=self.boundary_shape)
-        check_order(self.order, who="SequentialTTest")
+        check_order(self.order)
         if not 0.0 <= self.tol < math.inf:
             raise InvalidInputError(f"SequentialTTest: tol must be finite and at least 0 (off), found {self.tol!r}")
 

@@ -48,6 +48,7 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, EXPECTED_READS, ROUNDS, TOUCHED, VIOLATIONS
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.terms.evidence import Evidence, log_likelihood_at
@@ -233,9 +234,10 @@ class ThinnedTest(AcceptanceTest):
         per_pair = per_pair * (1.0 + self.chi * per_pair)
         return float(np.where(per_pair <= LARGEST_SHARE * n_obs, per_pair, n_obs).mean())
 
+    @names_itself()
     def compile_with(self, rate: Callable[..., float], target: Target | Population) -> CompiledTest:
         """Compile the test with Poisson counts of `rate`; raise if some terms exceed their bounds."""
-        bound = checked_differences(self._bounding(target), who=type(self).__name__)
+        bound = checked_differences(self._bounding(target))
         has_pilot = bound.reaches.size > 0  # then the bound was checked at pairs of its draws
         classes = row_classes(bound.rates) if bound.classes is None else bound.classes
         expected = self._expected_reads(bound, target.n_obs)

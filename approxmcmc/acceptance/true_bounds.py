@@ -25,6 +25,7 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.contracts.records import EVALUATIONS, VIOLATIONS
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import show
 from approxmcmc.errors import InvalidInputError
 
@@ -39,7 +40,7 @@ _CHECKED: "weakref.WeakKeyDictionary[Any, CompiledDifferenceBound]" = weakref.We
 ROUNDING = 1e-12  # rounding error of a difference, relative to the size of its terms: 4500 times the precision
 
 
-def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> CompiledDifferenceBound:
+def checked_differences(target: BoundedDifferencesTarget) -> CompiledDifferenceBound:
     """Return the target's bound on each of its terms, after checking it.
 
     Raises
@@ -57,7 +58,7 @@ def checked_differences(target: BoundedDifferencesTarget, *, who: str) -> Compil
         worst, excess = _worst(differences, allowed, size)
         if excess > 0.0:
             raise InvalidInputError(
-                f"{who}: the bound of the terms of {target!r} is false: between theta = {show(theta)} and "
+                f"{speaker()}: the bound of the terms of {target!r} is false: between theta = {show(theta)} and "
                 f"{show(proposed)} the term of datum {rows[worst]} changes by {abs(differences[worst]):.4g}, and the "
                 f"bound says {allowed[worst]:.4g} at most. Decisions would be wrong: give a larger bound, infinite "
                 "if none is known, or use ExactTest"
@@ -91,14 +92,14 @@ def _worst(differences: np.ndarray, allowed: np.ndarray, size: np.ndarray) -> tu
     return worst, float(excess[worst])
 
 
-def checked_range(target: BoundedTermsTarget, *, who: str) -> CompiledTermRange:
+def checked_range(target: BoundedTermsTarget) -> CompiledTermRange:
     """Return the target's bound on the range of its terms, after the same check as `checked_differences`."""
     bound = target.compile_term_range()
     for theta, proposed, allowed, _, differences, size in _looks(target, bound, _pairs(target)):
         largest_range = np.ptp(differences[np.isfinite(differences)]) if np.isfinite(differences).any() else 0.0
         if largest_range > allowed + ROUNDING * size.max():
             raise InvalidInputError(
-                f"{who}: the range of the terms of {target!r} is false: between theta = {show(theta)} and "
+                f"{speaker()}: the range of the terms of {target!r} is false: between theta = {show(theta)} and "
                 f"{show(proposed)} the changes of two terms differ by {largest_range:.4g}, and the bound says "
                 f"{allowed:.4g} at most. Give an upper bound of the largest minus the smallest change over all data, "
                 "or use ExactTest"

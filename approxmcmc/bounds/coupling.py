@@ -124,7 +124,7 @@ def couplings(
     ('upper bound in expectation', 0)
     """
     for name, value, least in (("lag", lag, 1), ("n_couplings", n_couplings, 2), ("max_steps", max_steps, lag + 1)):
-        checked_integer(value, name, least, who="couplings", whole_floats=True)
+        checked_integer(value, name, least, whole_floats=True)
     meet, draw_start = _prepared(target, sampler, initvals)
     [sequence], seed = seed_sequences(random_seed, 1)
     times = np.empty(n_couplings, dtype=np.int64)

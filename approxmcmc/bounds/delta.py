@@ -175,7 +175,7 @@ def visited_states(chain: Any, tune: int, n_draws: int, thin: int, dim: int) -> 
         done = 0
         while done < rows:
             n = min(rows - done, max(1, MOST_STEPS // every))
-            draws = make_steps(chain, n, dim, thin=every, who="estimate_delta: the chain failed").draws
+            draws = make_steps(chain, n, dim, thin=every, message="estimate_delta: the chain failed").draws
             done += n
             if keep_them:
                 kept.append(draws)
@@ -214,7 +214,7 @@ def _probabilities(test: AcceptanceTest, decision: Decision) -> tuple[float, flo
 
 def _check(n_pairs: int, replications: int, confidence: float, share: float) -> None:
     for name, value, least in (("n_pairs", n_pairs, 1), ("replications", replications, 1)):
-        checked_integer(value, name, least, who="estimate_delta", whole_floats=True)
+        checked_integer(value, name, least, whole_floats=True)
     for name, level in (("confidence", confidence), ("share", share)):
         if not 0.0 < level < 1.0:
             raise InvalidInputError(f"estimate_delta: {name} must lie strictly between 0 and 1, found {level!r}")

@@ -36,6 +36,7 @@ from approxmcmc.bounds.finite import GIVEN_PREMISES, HEURISTIC, NOT_APPLICABLE
 from approxmcmc.bounds.wasserstein import STEPS, Norm, norm_of
 from approxmcmc.contracts import Finding
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.couplings.estimate import own_streams
 from approxmcmc.couplings.forms import AuditForm, AuditRecord, AuditStreams, audit_form
 from approxmcmc.couplings.measure import Draws, draws_of
@@ -146,22 +147,21 @@ def perturbation(
     >>> str(found["label_w4"].values), bool(found["w4"] < 0.5)
     ('given premises', True)
     """
-    who = "perturbation"
     check_confidence(confidence)
     counts = {"n_audits": n_audits, "replications": replications, "max_steps": max_steps}
-    n_audits, replications, max_steps = (checked_integer(value, name, who=who) for name, value in counts.items())
+    n_audits, replications, max_steps = (checked_integer(value, name) for name, value in counts.items())
     lengths = np.asarray(STEPS) if contracted is None else contracted["step"].to_numpy()
     traces = list(trace) if isinstance(trace, (list, tuple)) else [trace]
-    norm = norm_of(target, metric, who)
+    norm = norm_of(target, metric)
     [sequence], seed = seed_sequences(random_seed, 1)
     places, *rngs = own_streams(sequence)
     draws = []
     for each in traces:
-        check_origin(each, target, sampler, who=who)
+        check_origin(each, target, sampler)
         draws.append(draws_of(each, target))
         why = sampler.why_no_audits(target, draws[-1].adapted)
         if why:
-            raise IncompatibleError(f"{who}: decisions of {sampler!r} cannot be audited: {why}")
+            raise IncompatibleError(f"{speaker()}: decisions of {sampler!r} cannot be audited: {why}")
     followed = Followed(lengths, norm)
     each_count = math.ceil(n_audits / len(draws))
     for part in draws:

@@ -98,7 +98,7 @@ def over_time(T: Any, T_hat: Any, *, start: Any = None, n_steps: int = 100) -> "
     """
     import xarray as xr
 
-    checked_integer(n_steps, "n_steps", who="over_time")
+    checked_integer(n_steps, "n_steps")
     matrix = checked_matrix(T, "T")
     matrix_hat = checked_matrix(T_hat, "T_hat")
     if matrix.shape != matrix_hat.shape:
@@ -197,7 +197,7 @@ def first_difference(target: Any, sampler: Any, grid: Any, *, n_steps: int = 200
     """
     import xarray as xr
 
-    checked_integer(n_steps, "n_steps", who="first_difference")
+    checked_integer(n_steps, "n_steps")
     draws = law_of_ratios(target, sampler, grid)
     mean = draws.expected_minima()
     h = draws.steps

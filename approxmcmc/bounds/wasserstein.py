@@ -31,6 +31,7 @@ from scipy.special import stdtrit
 from approxmcmc.bounds.finite import HEURISTIC, NOT_APPLICABLE
 from approxmcmc.contracts import DiscreteTarget
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.couplings.kernels import coupling_of
 from approxmcmc.couplings.measure import draws_of
 from approxmcmc.couplings.meeting import Coupling, far_pairs
@@ -68,7 +69,7 @@ class Norm:
         return np.asarray(np.linalg.norm(self.whitened(difference), axis=-1))
 
 
-def norm_of(target: Any, metric: Any, who: str) -> Norm:
+def norm_of(target: Any, metric: Any) -> Norm:
     """Return the norm of a covariance matrix; None: that of the Laplace approximation, or of 1 for discrete states.
 
     Raises
@@ -80,7 +81,7 @@ def norm_of(target: Any, metric: Any, who: str) -> Norm:
     if metric is None:
         return Norm(np.eye(dim) if isinstance(target, DiscreteTarget) else np.asarray(laplace(target.plain).cov))
     covariance = np.atleast_2d(np.asarray(metric, dtype=np.float64))
-    needs = f"{who}: metric must be a covariance matrix of shape ({dim}, {dim}), symmetric and positive definite"
+    needs = f"{speaker()}: metric must be a covariance matrix of shape ({dim}, {dim}), symmetric and positive definite"
     if covariance.shape != (dim, dim) or not np.isfinite(covariance).all():
         raise InvalidInputError(f"{needs}, found shape {covariance.shape}")
     try:
@@ -89,9 +90,9 @@ def norm_of(target: Any, metric: Any, who: str) -> Norm:
         raise InvalidInputError(f"{needs}, found eigenvalues from {np.linalg.eigvalsh(covariance)[0]:.3g}") from None
 
 
-def checked_steps(steps: Sequence[int], who: str) -> np.ndarray:
+def checked_steps(steps: Sequence[int]) -> np.ndarray:
     """Return numbers of steps as an increasing array of positive integers."""
-    return np.unique([checked_integer(step, "steps", who=who) for step in steps])
+    return np.unique([checked_integer(step, "steps") for step in steps])
 
 
 @naming_the_arguments
@@ -181,9 +182,9 @@ def contraction(
     if coupling not in COUPLINGS:
         raise InvalidInputError(f"contraction: coupling must be one of {tuple(COUPLINGS)}, found {coupling!r}")
     check_confidence(confidence)
-    replications = checked_integer(replications, "replications", 2, who="contraction")
-    lengths = checked_steps(steps, "contraction")
-    norm = norm_of(target, metric, "contraction")
+    replications = checked_integer(replications, "replications", 2)
+    lengths = checked_steps(steps)
+    norm = norm_of(target, metric)
     [sequence], seed = seed_sequences(random_seed, 1)
     states = _states(target, pairs, n_pairs, norm, np.random.default_rng(sequence))
     separation = norm(states[:, 0] - states[:, 1])
@@ -214,7 +215,7 @@ def _states(target: Any, pairs: Any, n_pairs: int, norm: Norm, rng: np.random.Ge
     import xarray as xr
 
     if isinstance(pairs, xr.DataTree):
-        n_states = checked_integer(n_pairs, "n_pairs", who="contraction")
+        n_states = checked_integer(n_pairs, "n_pairs")
         near = not isinstance(target, DiscreteTarget)
         return pairs_of(draws_of(pairs, target).flat, n_states, norm, rng, near=near)
     states = np.asarray(pairs, dtype=np.float64)

@@ -17,6 +17,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.errors import WRONG_KIND, ApproxMCMCError, InvalidInputError, note_memory, note_values
 
 
@@ -131,7 +132,8 @@ def about(argument: str) -> Iterator[None]:
 def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     """Wrap a function so that arguments of the wrong type raise, and errors of NumPy get a note with the arguments.
 
-    The message names the function, or the class that is made: an inherited `__init__` names the class of the object.
+    The messages of its checks begin with its name, see `speaker`. A constructor speaks in the name of the class that is
+    made, also if it is inherited.
     """
     signature = inspect.signature(function)
     names = tuple(signature.parameters)
@@ -164,7 +166,8 @@ def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
             except TypeError as error:
                 raise TypeError(f"{owner}: {error}") from None
         try:
-            return function(*args, **kwargs)
+            with speaking(owner):
+                return function(*args, **kwargs)
         except WRONG_KIND as error:
             if not isinstance(error, ApproxMCMCError):
                 note_values(error, owner, arguments, "an argument")

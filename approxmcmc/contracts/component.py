@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 
 from approxmcmc.contracts.arguments import check_settings, settings_of, wrong_type
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.errors import WRONG_KIND, ApproxMCMCError, note_values
 
 
@@ -115,7 +116,8 @@ def _naming_the_settings(check: Callable[[Any], None]) -> Callable[[Any], None]:
         settings = settings_of(self)
         setting_of_wrong_type = wrong_type(self)
         try:
-            check(self)
+            with speaking(type(self).__name__):
+                check(self)
         except Exception as error:
             if setting_of_wrong_type is not None:
                 name, type_error = setting_of_wrong_type

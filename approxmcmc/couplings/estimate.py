@@ -163,9 +163,7 @@ def bias(
     target = as_target(target)
     _check(target, sampler, form, seconds, confidence)
     numbers = {"max_steps": max_steps, "replications": replications, "n_audits": 1 if n_audits is None else n_audits}
-    max_steps, replications, replications_asked = (
-        checked_integer(value, name, who="bias") for name, value in numbers.items()
-    )
+    max_steps, replications, replications_asked = (checked_integer(value, name) for name, value in numbers.items())
     started = time.perf_counter()
     [sequence], seed = seed_sequences(random_seed, 1)
     places, *rngs = own_streams(sequence)
@@ -174,7 +172,7 @@ def bias(
     trace = trace_of(trace, target)
     draws = draws_of(trace, target)
     if sampler is not None:
-        check_origin(trace, target, sampler, who="bias")
+        check_origin(trace, target, sampler)
     forms = _forms(form, kernel, target, sampler, draws, streams, replications, max_steps)
     measure = measure_of(estimands, trace, target, draws, all(each.coupling.knows_density for each in forms))
     allowed = SECONDS if seconds is None else float(seconds)

@@ -257,7 +257,7 @@ def _chain_from(setting: Pairing, landscape: Landscape, end: Climb, seed: int) -
         run = assemble(
             setting.target, setting.sampler, seed=seed, chains=1, tune=BURN_IN, initvals=landscape.theta(start)
         )
-        return make_steps(run.chains[0], STEPS, landscape.mean.size, who="a chain from another mode stopped").draws
+        return make_steps(run.chains[0], STEPS, landscape.mean.size, message="a chain from another mode stopped").draws
     except FAILURES:
         return None
 

@@ -116,7 +116,7 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
         is_last = bent is not None
         sampler = MetropolisHastings(proposal(spread), ExactTest())
         pilot_run = assemble(target, sampler, seed=[streams(sequence)], chains=1, tune=half, initvals=theta)
-        run = make_steps(pilot_run.chains[0], steps, dim, who="a pilot run stopped")
+        run = make_steps(pilot_run.chains[0], steps, dim, message="a pilot run stopped")
         states = run.draws[half:]
         evaluations += pilot_run.evaluations * target.n_obs + int(run.counts[:, [EVALUATIONS, GRADIENTS]].sum())
         theta = states[-1].copy()

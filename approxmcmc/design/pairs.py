@@ -25,6 +25,7 @@ from approxmcmc.contracts import (
     Target,
 )
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, ROUNDS, TOUCHED
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
@@ -139,8 +140,9 @@ def collect_pairs(
     NotFiniteError
         When all proposals fall outside the support, or a log density is NaN.
     """
-    for name, value, least in (("n_pairs", n_pairs, 1), ("tune", tune, 0)):
-        checked_integer(value, name, least, who="pilot pairs")
+    with speaking("pilot pairs"):
+        checked_integer(n_pairs, "n_pairs", 1)
+        checked_integer(tune, "tune", 0)
     for part_of, role, part in ((Target, "target", target), (Proposal, "proposal", proposal)):
         if not isinstance(part, part_of):
             raise IncompatibleError(f"pilot pairs: {role} must be a {role}, found {reprlib.repr(part)}")

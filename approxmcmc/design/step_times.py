@@ -56,5 +56,5 @@ def _time_steps(target: Any, proposal: Any, test: Any, theta: np.ndarray) -> tup
     """Run a short chain from theta; return its seconds per step, and its evaluations."""
     sampler = MetropolisHastings(proposal, test)
     [chain] = assemble(target, sampler, seed=0, chains=1, tune=0, initvals=theta).chains
-    run = make_steps(chain, TIMED_STEPS, len(theta), who="plan_annealing")
+    run = make_steps(chain, TIMED_STEPS, len(theta), message="plan_annealing")
     return float(run.values[:, SECONDS].mean()), int(run.counts[:, EVALUATIONS].sum())

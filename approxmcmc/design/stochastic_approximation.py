@@ -248,9 +248,9 @@ def robbins_monro(
     >>> amc.design.robbins_monro(target, n_steps=400, n_curvature=200, random_seed=1).cov.shape
     (1, 1)
     """
-    check_target(target, "robbins_monro")
+    check_target(target)
     counts = {"n_steps": n_steps, "n_auxiliary": n_auxiliary, "n_curvature": n_curvature}
-    n_steps, n_auxiliary, n_curvature = (checked_integer(n, name, who="robbins_monro") for name, n in counts.items())
+    n_steps, n_auxiliary, n_curvature = (checked_integer(n, name) for name, n in counts.items())
     if not 0.0 < gain <= 1.0 or tol < 0.0 or n_steps < 2 * BLOCKS or n_curvature < 2 * target.variables.size + 2:
         raise InvalidInputError(
             f"robbins_monro needs 0 < gain <= 1, tol >= 0, n_steps >= {2 * BLOCKS} and n_curvature >= "

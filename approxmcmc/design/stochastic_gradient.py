@@ -148,13 +148,13 @@ def design_sgld(
 
     if not 0.0 < covariance_error < 1.0:
         raise InvalidInputError(f"design_sgld: covariance_error must lie between 0 and 1, found {covariance_error!r}")
-    gradient = gradient_of(target, who="design_sgld")  # raises before the search of the mode
+    gradient = gradient_of(target)  # raises before the search of the mode
     fit = laplace(target) if at is None else at
     began = time.perf_counter()
     dim = target.variables.size
     rng = np.random.default_rng(random_seed)
     lower = np.linalg.cholesky(fit.cov)
-    pairs = max(8, dim) if n_points is None else checked_integer(n_points, "n_points", 2, who="design_sgld") // 2
+    pairs = max(8, dim) if n_points is None else checked_integer(n_points, "n_points", 2) // 2
     n_obs = gradient.n_obs
     n_rows = min(gradient.n_obs, ROWS)
     rows = rng.permutation(n_obs)[:n_rows]
@@ -164,7 +164,7 @@ def design_sgld(
     choices = []
     directions = []
     for anchor in (None, np.array(fit.mode, dtype=np.float64)):
-        make_minibatch = minibatch_gradient(gradient, dim, n_rows, anchor, who="design_sgld")
+        make_minibatch = minibatch_gradient(gradient, dim, n_rows, anchor)
         minibatch = make_minibatch()
         minibatch.order[:n_rows] = rows
         noise = lower.T @ mean_covariance(minibatch, points) @ lower
@@ -223,7 +223,7 @@ def candidate_sizes(n_obs: int, batch_size: int | None) -> np.ndarray:
     """Return the batch sizes to compare: only the given one, or sizes from 1 to N; shape (n_sizes,)."""
     if batch_size is None:
         return np.unique(np.rint(np.geomspace(1.0, n_obs, CANDIDATES)).astype(int))
-    settled = checked_integer(batch_size, "batch_size", who="design_sgld")
+    settled = checked_integer(batch_size, "batch_size")
     if settled > n_obs:
         raise InvalidInputError(f"design_sgld: a minibatch of {settled} cannot be drawn from {n_obs} data; use fewer")
     return np.array([settled])

@@ -169,7 +169,7 @@ class Trial:
         rows = []
         for chain in self.chains:
             began = time.thread_time()
-            made_steps = make_steps(chain, steps, self.dim, who="a trial run stopped")
+            made_steps = make_steps(chain, steps, self.dim, message="a trial run stopped")
             self.clock_seconds += time.thread_time() - began
             counted = Counted.of(made_steps.counts)
             took = self.price(counted)

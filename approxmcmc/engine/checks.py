@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.errors import InvalidInputError
 
 
@@ -19,19 +20,17 @@ def is_integer(value: Any, *, whole_floats: bool = False) -> bool:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
-def checked_integer(
-    value: Any, name: str, least: int = 1, *, who: str = "", needed: str = "", whole_floats: bool = False
-) -> int:
+def checked_integer(value: Any, name: str, least: int = 1, *, needed: str = "", whole_floats: bool = False) -> int:
     """Return `value` as an int; it must be an integer of at least `least`; with `whole_floats` it may be like 5.0.
 
     Raises
     ------
     InvalidInputError
-        When `value` is not such an integer. The message begins with `who`, the function or component, and says that
+        When `value` is not such an integer. The message begins with the speaker and says that
         `name` must be `needed`, by default "an integer >= `least`".
     """
     if not (is_integer(value, whole_floats=whole_floats) and value >= least):
-        owner = f"{who}: " if who else ""
+        owner = f"{speaker()}: " if speaker() else ""
         raise InvalidInputError(f"{owner}{name} must be {needed or f'an integer >= {least}'}, found {value!r}")
     return int(value)
 

@@ -15,6 +15,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, ExpandableTarget, Target
+from approxmcmc.contracts.speaker import speaker, speaking
 from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, bind, type_of
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import Data, bind_terms, datum_at, linear_predictor
@@ -32,9 +33,7 @@ from approxmcmc.expansion.quadratic import ROWS, Quadratic, Survey, check_finite
 RELATIVE_STEP = 1e-3
 
 
-def difference_steps(
-    log_likelihood: Callable[[np.ndarray], float], theta: np.ndarray, n_obs: int, who: str
-) -> np.ndarray:
+def difference_steps(log_likelihood: Callable[[np.ndarray], float], theta: np.ndarray, n_obs: int) -> np.ndarray:
     """Return the step of each coordinate around theta; `log_likelihood` is the sum of `n_obs` terms.
 
     A coordinate in which the sum does not visibly bend has the step max(1, abs(theta_j)) / 1000, made ten times shorter
@@ -43,7 +42,7 @@ def difference_steps(
     Raises
     ------
     NotFiniteError
-        If no step that is tried gives finite log-likelihoods; the message names `who`.
+        If no step that is tried gives finite log-likelihoods.
     """
     middle = log_likelihood(theta)
     steps = np.empty(len(theta))
@@ -59,7 +58,9 @@ def difference_steps(
                 break
             step *= 0.1  # over the edge of the support
         else:
-            raise NotFiniteError(f"{who}: the log-likelihood is not finite around theta = {theta}; start elsewhere")
+            raise NotFiniteError(
+                f"{speaker()}: the log-likelihood is not finite around theta = {theta}; start elsewhere"
+            )
     return steps
 
 
@@ -194,7 +195,8 @@ class GeneralExpansion(Expansion):
     def steps(self, theta: np.ndarray) -> np.ndarray:
         """Return the difference step of each coordinate: a thousandth of the scale on which a typical term bends."""
         if self._steps is None:
-            self._steps = difference_steps(self.log_likelihood, theta, self.compiled.n_obs, repr(self.target))
+            with speaking(repr(self.target)):
+                self._steps = difference_steps(self.log_likelihood, theta, self.compiled.n_obs)
         return self._steps
 
     def forget_steps(self) -> None:

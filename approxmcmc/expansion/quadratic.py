@@ -189,7 +189,7 @@ def empty_rows(n_obs: int, columns: int, memory_limit: float, *, mapped: bool = 
     limit does not count.
     """
     if mapped:
-        return nameless_array((n_obs, columns), np.float64, user_cache("expansions"), who="expansion")
+        return nameless_array((n_obs, columns), np.float64, user_cache("expansions"), purpose="expansion")
     needed = 8.0 * n_obs * columns
     if needed > memory_limit:
         raise InvalidInputError(

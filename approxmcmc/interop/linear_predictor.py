@@ -198,9 +198,9 @@ def _of_family(source: ModelOfPyMC, design: Design, rows: RowsOfFamily) -> Predi
     if matrix is not None:
         if family is NORMAL:  # in units of the scale
             matrix = matrix / shape
-            y = checked_array(y / shape, "y", who="from_pymc")
+            y = checked_array(y / shape, "y")
             shape = 1.0
-        design = dense_design(checked_array(matrix, "X", who="from_pymc"))
+        design = dense_design(checked_array(matrix, "X"))
     largest = None if rows.size is None else float(rows.size.max())
     likelihood = FamilyLikelihood(family, shape, largest_size=largest)
     response = y if rows.size is None else y + 1j * rows.size

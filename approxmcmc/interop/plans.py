@@ -30,6 +30,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from approxmcmc.contracts import Target
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.families import FORMS
 from approxmcmc.interop.attempts import NotPossibleError, Reason
@@ -254,6 +255,7 @@ def plan_table(model: Any, row_dim: str | None = None) -> PlanTable:
     return PlanTable(answers, taken, target)
 
 
+@speaking("from_pymc")
 def target_of(model: Any) -> Target:
     """Return the target with which `sample` draws from a PyMC model, by the cheapest of all plans."""
     description = without_discrete(ModelDescription(model, Request(counts_compilation=True)))
@@ -346,6 +348,6 @@ def _of_given_rows(description: ModelDescription) -> PyMCTarget:
         )
     refuse_discrete(description)
     sources = with_sources(dict(request.data or {}))
-    rows = {name: checked_array(array, name, who="from_pymc", keep_float32=True) for name, array in sources.items()}
+    rows = {name: checked_array(array, name, keep_float32=True) for name, array in sources.items()}
     source = ModelOfPyMC(description, request.row_dim, scale_effects=False, data=rows)
     return PyMCTarget(source, given=sources)

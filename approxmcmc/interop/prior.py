@@ -27,7 +27,7 @@ class PriorOfGraph(Prior):
     is_graph = True
 
     def __init__(self, graph: Any, theta: Any, start: np.ndarray, model_hash: str, name: str = "prior") -> None:
-        super().__init__(math.inf, None, who="from_pymc")
+        super().__init__(math.inf, None)
         self.scale = math.nan
         self.graph = graph
         self.theta = theta

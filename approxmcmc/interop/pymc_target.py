@@ -24,6 +24,7 @@ from approxmcmc.contracts import (
     TermWork,
     TwinnedTarget,
 )
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.contracts.variables import Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.interop.attempts import first_line
@@ -77,16 +78,17 @@ class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
 
     data: tuple[np.ndarray, ...]
 
-    def __init__(self, graph: GraphOfRows, n_obs: int, who: str) -> None:
+    def __init__(self, graph: GraphOfRows, n_obs: int, name: str) -> None:
         self.graph = graph
         self.n_obs = n_obs
-        self.who = who
+        self.name = name
         self.variables = Variables({"theta": graph.example[0].shape})
 
+    @speaking("from_pymc")
     def with_rows(self, given: Mapping[str, Any], n_obs: int) -> Self:
         """Return the terms of some rows, given as arrays by name."""
         other = copy.copy(self)
-        arrays = (checked_array(rows, name, who="from_pymc", keep_float32=True) for name, rows in given.items())
+        arrays = (checked_array(rows, name, keep_float32=True) for name, rows in given.items())
         other.data = tuple(arrays)
         other.n_obs = n_obs
         return other
@@ -105,11 +107,11 @@ class TermsOfGraph(Target, DifferentiableTarget, MadeOfRows):
 
     def content_hash(self) -> str:
         """Raise: this is only a part of a posterior."""
-        raise IncompatibleError(f"{self.who}: the terms of the rows alone have no hash; use the target they come from")
+        raise IncompatibleError(f"{self.name}: the terms of the rows alone have no hash; use the target they come from")
 
     def __repr__(self) -> str:
         """Return a text that names the model."""
-        return self.who
+        return self.name
 
 
 class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, TwinnedTarget):

@@ -16,6 +16,7 @@ import numpy as np
 
 from approxmcmc.contracts import Target
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.errors import InvalidInputError, NotFiniteError
 from approxmcmc.expansion.general import GeneralExpansion
 from approxmcmc.expansion.posterior import Posterior
@@ -134,10 +135,11 @@ def find_mode(
     )
 
 
-def _check_target(target: Any, who: str) -> None:
+def _check_target(target: Any) -> None:
     if not isinstance(target, Target):
         raise InvalidInputError(
-            f"{who}: target must be a target, such as LogisticRegression(X, y) or from_pymc(model), found {target!r}"
+            f"{speaker()}: target must be a target, such as LogisticRegression(X, y) or from_pymc(model), found "
+            f"{target!r}"
         )
 
 
@@ -163,7 +165,7 @@ def laplace(
     >>> amc.RandomWalk(preconditioner=fit)
     RandomWalk(scale=1.0, target_acceptance=None, preconditioner=(2, 2))
     """
-    _check_target(target, "laplace")
+    _check_target(target)
     if start is None and target.known_law is not None:
         return target.known_law  # type: ignore[no-any-return]  # a role does not know the class
     mode = find_mode(target, start=start, tolerance=tolerance, max_passes=max_passes, progress=progress)

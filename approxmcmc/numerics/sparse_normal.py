@@ -15,6 +15,7 @@ from scipy.linalg import solve_triangular
 from scipy.sparse import csr_array
 
 from approxmcmc.contracts import Component
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.engine.sparse_factor import SparseFactor, sparse_factor
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.expansion.quadratic import inverse
@@ -67,24 +68,24 @@ class SparseNormal(Component):
         self._check_entries()
         self.factor  # noqa: B018  # raises
 
+    @names_itself()
     def _check_entries(self) -> None:
         """Raise unless the indices name distinct entries of the upper triangle.
 
         Entries given twice are refused and not summed, as SciPy does, because the two could be the two halves of a
         symmetric matrix, each of which is the whole entry.
         """
-        who = "SparseNormal"
         dim = self.mode.size
         shapes = [array.shape for array in (self.mode, self.rows, self.columns, self.values)]
         if any(len(shape) != 1 for shape in shapes) or len(set(shapes[1:])) > 1:
             raise InvalidInputError(
-                f"{who}: mode must have shape (dim,), rows, columns and values one shape (n,), found {shapes}"
+                f"{speaker()}: mode must have shape (dim,), rows, columns and values one shape (n,), found {shapes}"
             )
         outside = (self.rows < 0) | (self.columns < self.rows) | (self.columns >= dim)
         if outside.any():
             row, column = _first(outside, self.rows, self.columns)
             raise InvalidInputError(
-                f"{who}: entries must satisfy 0 <= row <= column < {dim}, on the diagonal and above it, found "
+                f"{speaker()}: entries must satisfy 0 <= row <= column < {dim}, on the diagonal and above it, found "
                 f"({row}, {column})"
             )
         entries = self.rows * dim + self.columns
@@ -92,7 +93,7 @@ class SparseNormal(Component):
         is_first[np.unique(entries, return_index=True)[1]] = True
         if not is_first.all():
             row, column = _first(~is_first, self.rows, self.columns)
-            raise InvalidInputError(f"{who}: the entry ({row}, {column}) is given twice; add the values up first")
+            raise InvalidInputError(f"{speaker()}: the entry ({row}, {column}) is given twice; add the values up first")
 
     @functools.cached_property
     def factor(self) -> SparseFactor:

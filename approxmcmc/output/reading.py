@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Target
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.compiler.identity import known_content
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import InvalidInputError
@@ -62,10 +63,12 @@ def refuse_formula(trace: Any, needing: str) -> None:
         )
 
 
-def refuse_weights(trace: xr.DataTree, who: str) -> None:
-    """Raise if the draws of a trace carry weights, which `who` would ignore."""
+def refuse_weights(trace: xr.DataTree, reader: str) -> None:
+    """Raise if the draws of a trace carry weights, which `reader` would ignore."""
     if "sample_stats" in trace.children and {"weight", "log_weight"} & set(trace["sample_stats"].data_vars):
-        raise InvalidInputError(f"the draws of this trace carry weights, which {who} would ignore; resample them first")
+        raise InvalidInputError(
+            f"the draws of this trace carry weights, which {reader} would ignore; resample them first"
+        )
 
 
 SAMPLER = "inference_library_settings"
@@ -73,8 +76,8 @@ TARGET = "target_content_hash"
 TUNED = "adapted_"  # prefix of the attributes that hold the result of tuning
 
 
-def check_origin(trace: xr.DataTree, target: Target, sampler: Any, *, who: str) -> None:
-    """Raise if a trace was made by another sampler or on another target; `who` begins the message.
+def check_origin(trace: xr.DataTree, target: Target, sampler: Any) -> None:
+    """Raise if a trace was made by another sampler or on another target.
 
     Raises
     ------
@@ -86,14 +89,14 @@ def check_origin(trace: xr.DataTree, target: Target, sampler: Any, *, who: str) 
     asked = json.loads(json.dumps(dict(sampler.to_dict()), default=str))
     if json.loads(attrs.get(SAMPLER, "null")) not in (None, asked):
         raise InvalidInputError(
-            f"{who}: the trace was made by {attrs[SAMPLER]}, and not by {sampler!r}; pass that sampler, or None to "
-            "check only the draws"
+            f"{speaker()}: the trace was made by {attrs[SAMPLER]}, and not by {sampler!r}; pass that sampler, or None "
+            "to check only the draws"
         )
     recorded = attrs.get(TARGET, "")  # "" also if the sampler's target had unknown content
     if recorded and recorded != known_content(target):
         raise InvalidInputError(
-            f"{who}: the trace was made on another target than {target!r}, or on other data; pass the target that the "
-            "sampler had, or sampler=None to check its draws against this target"
+            f"{speaker()}: the trace was made on another target than {target!r}, or on other data; pass the target "
+            "that the sampler had, or sampler=None to check its draws against this target"
         )
 
 

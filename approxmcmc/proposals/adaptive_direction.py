@@ -144,7 +144,7 @@ class AdaptiveDirection(Component, Proposal):
                 raise InvalidInputError(f"AdaptiveDirection: {name} must be positive and finite, found {value!r}")
         if self.n_members is not None:
             needed = f"an integer >= {LEAST_MEMBERS}, or None"
-            checked_integer(self.n_members, "n_members", LEAST_MEMBERS, who="AdaptiveDirection", needed=needed)
+            checked_integer(self.n_members, "n_members", LEAST_MEMBERS, needed=needed)
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal; its state is the population and the index of the member that moved last."""

@@ -10,39 +10,40 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import cov_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.errors import InvalidInputError
 
 
-def checked_cholesky(cov: np.ndarray, *, who: str, name: str = "covariance") -> np.ndarray:
+def checked_cholesky(cov: np.ndarray, *, name: str = "covariance") -> np.ndarray:
     """Return the lower Cholesky factor of a covariance; raise InvalidInputError if it is not positive definite."""
     if cov.ndim != 2 or cov.shape[0] != cov.shape[1] or not np.isfinite(cov).all() or not np.allclose(cov, cov.T):
         raise InvalidInputError(
-            f"{who}: the matrix {name} is a covariance: it must be symmetric and finite, found shape {cov.shape}"
+            f"{speaker()}: the matrix {name} is a covariance: it must be symmetric and finite, found shape {cov.shape}"
         )
     try:
         return np.linalg.cholesky(cov)
     except np.linalg.LinAlgError:
         least = np.linalg.eigvalsh(cov)[0]
         raise InvalidInputError(
-            f"{who}: the {name} must be positive definite, its least eigenvalue is {least:.3g}"
+            f"{speaker()}: the {name} must be positive definite, its least eigenvalue is {least:.3g}"
         ) from None
 
 
-def covariance_of(preconditioner: Any, *, who: str) -> np.ndarray:
+def covariance_of(preconditioner: Any) -> np.ndarray:
     """Return the covariance given by a preconditioner: a matrix, a vector of sds, or a Laplace approximation."""
     cov = cov_of(preconditioner)
     if cov.ndim == 1 and cov.size and np.all(cov > 0.0) and np.all(np.isfinite(cov)):
         cov = np.diag(cov**2)
-    checked_cholesky(cov, who=who, name="preconditioner")
+    checked_cholesky(cov, name="preconditioner")
     return cov
 
 
-def check_target_acceptance(rate: float | None, *, who: str) -> None:
+def check_target_acceptance(rate: float | None) -> None:
     """Raise unless a target acceptance rate is None or lies in (0, 1)."""
     if rate is not None and not 0.0 < rate < 1.0:
-        raise InvalidInputError(f"{who}: target_acceptance must lie strictly between 0 and 1, found {rate}")
+        raise InvalidInputError(f"{speaker()}: target_acceptance must lie strictly between 0 and 1, found {rate}")
 
 
 def tuned_factor(

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.engine.checks import cov_of, is_approximation, mode_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign, equal
@@ -160,16 +161,16 @@ class PreconditionedCrankNicolson(Component, Proposal):
 
     def __post_init__(self) -> None:
         """Check the ranges; a Laplace approximation becomes two arrays."""
-        who = type(self).__name__
         if not -1.0 < self.rho < 1.0:
-            raise InvalidInputError(f"{who}: rho must lie strictly between -1 and 1, found {self.rho}")
-        center, cov = normal_law(self.center, self.cov, who=who)
+            raise InvalidInputError(f"{speaker()}: rho must lie strictly between -1 and 1, found {self.rho}")
+        center, cov = normal_law(self.center, self.cov)
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "cov", cov)
 
+    @names_itself()
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal; its state caches the whitened coordinates of two points."""
-        return crank_nicolson(self.rho, self.center, self.cov, target, who=type(self).__name__)
+        return crank_nicolson(self.rho, self.center, self.cov, target)
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray:
         """Return a draw of N(c, Sigma), where a chain may start; shape (dim,)."""
@@ -210,46 +211,47 @@ class Independence(Component, Proposal):
 
     def __post_init__(self) -> None:
         """Check the ranges; a Laplace approximation becomes two arrays."""
-        mean, cov = normal_law(self.mean, self.cov, who="Independence")
+        mean, cov = normal_law(self.mean, self.cov)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "cov", cov)
 
+    @names_itself()
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal."""
-        return crank_nicolson(0.0, self.mean, self.cov, target, who="Independence")
+        return crank_nicolson(0.0, self.mean, self.cov, target)
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray:
         """Return a draw of the proposal's distribution; shape (dim,)."""
         return np.asarray(self.mean + np.linalg.cholesky(self.cov) @ rng.standard_normal(self.mean.size))
 
 
-def normal_law(center: Any, cov: Any, *, who: str) -> tuple[np.ndarray, np.ndarray]:
+def normal_law(center: Any, cov: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and covariance from two arrays or from one Laplace approximation; raise if they are invalid."""
     if is_approximation(center):
         if cov is not None:
-            raise InvalidInputError(f"{who}: a Laplace approximation gives the covariance too; leave cov out")
+            raise InvalidInputError(f"{speaker()}: a Laplace approximation gives the covariance too; leave cov out")
         center, cov = mode_of(center), cov_of(center)
     if cov is None:
-        raise InvalidInputError(f"{who}: give a covariance with the center, or laplace(target) in place of both")
+        raise InvalidInputError(f"{speaker()}: give a covariance with the center, or laplace(target) in place of both")
     center = np.array(center, dtype=np.float64)
     cov = np.array(cov, dtype=np.float64)
     if cov.ndim == 1 and np.all(cov > 0.0):
         cov = np.diag(cov**2)
     if center.ndim != 1 or cov.shape != (center.size, center.size) or not np.isfinite(center).all():
         raise InvalidInputError(
-            f"{who}: the center must be finite numbers (dim,) and the covariance (dim, dim) or positive standard "
+            f"{speaker()}: the center must be finite numbers (dim,) and the covariance (dim, dim) or positive standard "
             f"deviations (dim,), found shapes {center.shape} and {cov.shape}"
         )
-    checked_cholesky(cov, who=who)
+    checked_cholesky(cov)
     return center, cov
 
 
-def crank_nicolson(rho: float, center: np.ndarray, cov: np.ndarray, target: Target, *, who: str) -> CompiledProposal:
-    """Compile the Crank-Nicolson proposal with correlation `rho` for N(center, cov); `who` begins messages."""
+def crank_nicolson(rho: float, center: np.ndarray, cov: np.ndarray, target: Target) -> CompiledProposal:
+    """Compile the Crank-Nicolson proposal with correlation `rho` for N(center, cov)."""
     dim = target.variables.size
     if center.size != dim:
         raise IncompatibleError(
-            f"{who}: the target has {dim} parameters, the proposal {center.size}; "
+            f"{speaker()}: the target has {dim} parameters, the proposal {center.size}; "
             "build it from laplace(target) of this target"
         )
     upper = np.ascontiguousarray(np.linalg.cholesky(cov).T)

@@ -20,6 +20,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import allocating, compiled
 from approxmcmc.engine.terms.order import draw_next
@@ -175,11 +176,10 @@ class StochasticGradientFisherScoring(Component, Proposal):
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        who = "StochasticGradientFisherScoring"
-        object.__setattr__(self, "step_size", checked_step_size(self.step_size, who=who))
+        object.__setattr__(self, "step_size", checked_step_size(self.step_size))
         needed = "an integer of at least 2"
-        checked_integer(self.batch_size, "batch_size", 2, who=who, needed=needed, whole_floats=True)
-        object.__setattr__(self, "noise_matrix", checked_preconditioner(self.noise_matrix, who=who))
+        checked_integer(self.batch_size, "batch_size", 2, needed=needed, whole_floats=True)
+        object.__setattr__(self, "noise_matrix", checked_preconditioner(self.noise_matrix))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Raise: this proposal has no density ratio."""
@@ -188,20 +188,20 @@ class StochasticGradientFisherScoring(Component, Proposal):
             "chain; pair it with AlwaysAccept(), or use StochasticGradientLangevin with a preconditioner"
         )
 
+    @names_itself()
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile the proposal."""
-        who = "StochasticGradientFisherScoring"
         dim = target.variables.size
         B = self.noise_matrix
-        gradient = gradient_of(target, who=who)
-        make_minibatch = minibatch_gradient(gradient, dim, int(self.batch_size), who=who)
+        gradient = gradient_of(target)
+        make_minibatch = minibatch_gradient(gradient, dim, int(self.batch_size))
         if B is None and self.batch_size <= dim:
             raise IncompatibleError(
-                f"{who}: a minibatch of {self.batch_size} cannot estimate the information of {dim} parameters; use "
-                "more data, or give noise_matrix"
+                f"{speaker()}: a minibatch of {self.batch_size} cannot estimate the information of {dim} parameters; "
+                "use more data, or give noise_matrix"
             )
         if B is not None and B.shape[0] != dim:
-            raise IncompatibleError(f"{who}: the target has {dim} parameters, noise_matrix has shape {B.shape}")
+            raise IncompatibleError(f"{speaker()}: the target has {dim} parameters, noise_matrix has shape {B.shape}")
         if B is None:
             B = np.empty((0, 0))
         elif B.ndim == 1:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts.records import GRADIENTS
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.covariance import checked_cholesky, factor
@@ -127,18 +128,18 @@ def learn(
     factor(S, noise.lower)
 
 
-def checked_noise(gradient_noise: Any, *, who: str) -> Any:
+def checked_noise(gradient_noise: Any) -> Any:
     """Return "tune", None or a covariance; raise if it is invalid."""
     if gradient_noise is None or (isinstance(gradient_noise, str) and gradient_noise == "tune"):
         return gradient_noise
     if isinstance(gradient_noise, str):
-        raise InvalidInputError(f"{who}: gradient_noise must be {FORMS}, found {gradient_noise!r}")
+        raise InvalidInputError(f"{speaker()}: gradient_noise must be {FORMS}, found {gradient_noise!r}")
     covariance = np.array(gradient_noise, dtype=np.float64)
     if covariance.ndim != 2 or covariance.shape[0] != covariance.shape[1]:
-        raise InvalidInputError(f"{who}: gradient_noise must be {FORMS}, found shape {covariance.shape}")
+        raise InvalidInputError(f"{speaker()}: gradient_noise must be {FORMS}, found shape {covariance.shape}")
     fault = _why_no_covariance(covariance)
     if fault:
-        raise InvalidInputError(f"{who}: gradient_noise must be {FORMS}; the matrix {fault}")
+        raise InvalidInputError(f"{speaker()}: gradient_noise must be {FORMS}; the matrix {fault}")
     return covariance
 
 
@@ -157,7 +158,11 @@ def _why_no_covariance(matrix: np.ndarray) -> str:
 
 
 def added_noise(
-    gradient_noise: Any, minibatch: MinibatchGradient, spread: Spread, step_size: float, keep: float, *, who: str
+    gradient_noise: Any,
+    minibatch: MinibatchGradient,
+    spread: Spread,
+    step_size: float,
+    keep: float,
 ) -> AddedNoise:
     """Return the noise of friction at the start of a chain.
 
@@ -174,14 +179,14 @@ def added_noise(
     if isinstance(gradient_noise, np.ndarray):
         if gradient_noise.shape[0] != dim:
             raise IncompatibleError(
-                f"{who}: the target has {dim} parameters, gradient_noise has shape {gradient_noise.shape}"
+                f"{speaker()}: the target has {dim} parameters, gradient_noise has shape {gradient_noise.shape}"
             )
         L = np.diag(spread.scale) if spread.upper.size == 0 else spread.upper.T
         whitened = L.T @ gradient_noise @ L
         why = why_too_noisy(whitened, step_size, total, heat)
         if why:
-            raise IncompatibleError(f"{who}: {why}")
-        lower = checked_cholesky(total * np.eye(dim) - heat * whitened, who=who)
+            raise IncompatibleError(f"{speaker()}: {why}")
+        lower = checked_cholesky(total * np.eye(dim) - heat * whitened)
     elif learns:
         lower = np.full((dim, dim), math.nan)
         # V = N^2 (1/n - 1/N) C, C the covariance of the gradients of single data (`minibatch_gradient`).
@@ -220,12 +225,12 @@ def why_too_noisy(whitened: np.ndarray, step_size: float, total: float, heat: fl
     )
 
 
-def explain_noise(noise: AddedNoise, step_size: float, *, who: str) -> str:
+def explain_noise(noise: AddedNoise, step_size: float) -> str:
     """Return a sentence on why the noise of friction is NaN; "" if it is not."""
     if not noise.lower.size or not np.isfinite(noise.estimate).all():  # gradients that are not finite have a message
         return ""
     if noise.learnt[0] > 0.0 and noise.tuned[0] == 0.0:
-        return f'{who}: gradient_noise="tune" learns during tuning, and there were no tuning steps; set tune='
+        return f'{speaker()}: gradient_noise="tune" learns during tuning, and there were no tuning steps; set tune='
     if np.isfinite(noise.lower[-1, -1]):
         return ""
-    return f"{who}: {why_too_noisy(noise.estimate, step_size, noise.total, noise.heat)}"
+    return f"{speaker()}: {why_too_noisy(noise.estimate, step_size, noise.total, noise.heat)}"

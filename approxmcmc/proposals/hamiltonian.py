@@ -19,6 +19,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.contracts.records import TOUCHED
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
@@ -187,21 +188,22 @@ class Hamiltonian(Component, Proposal):
 
     def __post_init__(self) -> None:
         """Check the ranges; a Laplace approximation becomes its covariance."""
-        object.__setattr__(self, "step_size", checked_time(self.step_size, who="Hamiltonian"))
+        object.__setattr__(self, "step_size", checked_time(self.step_size))
         if not 0.0 < self.length < math.inf:
             raise InvalidInputError(f"Hamiltonian: length is a time and must be positive, found {self.length!r}")
         if sparse_factor_of(self.preconditioner) is None:
-            object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who="Hamiltonian"))
-        check_target_acceptance(self.target_acceptance, who="Hamiltonian")
-        object.__setattr__(self, "most_steps", checked_integer(self.most_steps, "most_steps", who="Hamiltonian"))
+            object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner))
+        check_target_acceptance(self.target_acceptance)
+        object.__setattr__(self, "most_steps", checked_integer(self.most_steps, "most_steps"))
 
+    @names_itself()
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal; its state holds the logarithm of the tuned factor."""
-        likelihood_gradient = gradient_of(target, who="Hamiltonian")
+        likelihood_gradient = gradient_of(target)
         dim = target.variables.size
         factor = sparse_factor_of(self.preconditioner)
         preconditioner = self.preconditioner if factor is None else self.preconditioner.sd
-        spread = spread_of(preconditioner, dim, who="Hamiltonian")
+        spread = spread_of(preconditioner, dim)
         kernels = (
             likelihood_gradient.add_gradient,
             likelihood_gradient.add_prior_gradient,

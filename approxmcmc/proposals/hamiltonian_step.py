@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts.arguments import is_number
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.sparse_factor import SparseFactor, solve, solve_transposed
@@ -103,11 +104,11 @@ def sparse_factor_of(preconditioner: Any) -> SparseFactor | None:
     return factor if isinstance(factor, SparseFactor) else None
 
 
-def checked_time(step_size: Any, *, who: str) -> float:
+def checked_time(step_size: Any) -> float:
     """Return h, the time of a step; raise if it is invalid."""
     if not is_number(step_size) or not 0.0 < float(step_size) < math.inf:
         raise InvalidInputError(
-            f"{who}: step_size is the time of a step, one positive number, found {step_size!r}; different scales for "
-            "different coordinates go into preconditioner="
+            f"{speaker()}: step_size is the time of a step, one positive number, found {step_size!r}; different scales "
+            "for different coordinates go into preconditioner="
         )
     return float(step_size)

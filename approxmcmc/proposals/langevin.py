@@ -16,6 +16,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign, equal
 from approxmcmc.engine.terms.gradients import ALL_ROWS
@@ -234,12 +235,12 @@ class Langevin(Component, Proposal):
 
     def __post_init__(self) -> None:
         """Check the ranges; a Laplace approximation becomes its covariance."""
-        object.__setattr__(self, "step_size", checked_step_size(self.step_size, who="Langevin"))
+        object.__setattr__(self, "step_size", checked_step_size(self.step_size))
         if self.cov is not None and self.preconditioner is not None:
             raise InvalidInputError("Langevin: give either cov or preconditioner, because both are names of one matrix")
         for name in ("cov", "preconditioner"):
-            object.__setattr__(self, name, checked_preconditioner(getattr(self, name), who="Langevin"))
-        check_target_acceptance(self.target_acceptance, who="Langevin")
+            object.__setattr__(self, name, checked_preconditioner(getattr(self, name)))
+        check_target_acceptance(self.target_acceptance)
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal with its density ratio."""
@@ -254,10 +255,11 @@ class Langevin(Component, Proposal):
         """Compile the proposal without a density ratio."""
         return CompiledProposal(move, self._states(target), records=("gradient_evaluations",))
 
+    @names_itself()
     def _states(self, target: Target) -> Callable[[], LangevinState]:
-        likelihood_gradient = gradient_of(target, who="Langevin")
+        likelihood_gradient = gradient_of(target)
         dim = target.variables.size
-        spread = spread_of(self.preconditioner if self.cov is None else self.cov, dim, who="Langevin")
+        spread = spread_of(self.preconditioner if self.cov is None else self.cov, dim)
         kernels = (
             likelihood_gradient.add_gradient,
             likelihood_gradient.add_prior_gradient,

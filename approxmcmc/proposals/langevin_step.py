@@ -14,6 +14,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
 from approxmcmc.contracts.arguments import is_number
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import cov_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
@@ -89,42 +90,44 @@ class Spread(NamedTuple):
     upper: np.ndarray
 
 
-def checked_preconditioner(preconditioner: Any, *, who: str) -> Any:
+def checked_preconditioner(preconditioner: Any) -> Any:
     """Return a preconditioner as None, a vector of standard deviations or a covariance; raise if it is invalid."""
     if preconditioner is None:
         return None
     values = cov_of(preconditioner)
     if values.ndim == 1 and values.size and np.all(values > 0.0) and np.all(np.isfinite(values)):
         return values
-    return covariance_of(values, who=who)
+    return covariance_of(values)
 
 
-def spread_of(preconditioner: Any, dim: int, *, who: str) -> Spread:
+def spread_of(preconditioner: Any, dim: int) -> Spread:
     """Return the arrays of a checked preconditioner that kernels need, for a target of `dim` parameters."""
     if preconditioner is None:
         return Spread(np.ones(dim), np.empty((0, 0)))
     if preconditioner.shape[0] != dim:
         raise IncompatibleError(
-            f"{who}: the target has {dim} parameters, the preconditioner has shape {preconditioner.shape}; give {dim} "
-            f"standard deviations, a {dim} x {dim} covariance, or laplace(target) of this target"
+            f"{speaker()}: the target has {dim} parameters, the preconditioner has shape {preconditioner.shape}; give "
+            f"{dim} standard deviations, a {dim} x {dim} covariance, or laplace(target) of this target"
         )
     if preconditioner.ndim == 1:
         return Spread(preconditioner.copy(), np.empty((0, 0)))
-    return Spread(np.empty(0), np.ascontiguousarray(checked_cholesky(preconditioner, who=who).T))
+    return Spread(np.empty(0), np.ascontiguousarray(checked_cholesky(preconditioner).T))
 
 
-def gradient_of(target: Target, *, who: str) -> CompiledGradient:
+def gradient_of(target: Target) -> CompiledGradient:
     """Return the compiled gradients of a target; raise if it has none."""
     if not isinstance(target, DifferentiableTarget):
-        raise IncompatibleError(f"{who} needs the gradient of the log density; {target!r} has none; use RandomWalk")
+        raise IncompatibleError(
+            f"{speaker()} needs the gradient of the log density; {target!r} has none; use RandomWalk"
+        )
     return target.compile_gradient()
 
 
-def checked_step_size(step_size: Any, *, who: str) -> float:
+def checked_step_size(step_size: Any) -> float:
     """Return a positive, finite step size; raise if it is invalid."""
     if not is_number(step_size) or not 0.0 < float(step_size) < math.inf:
         raise InvalidInputError(
-            f"{who}: step_size is the variance of the noise, one positive number, found {step_size!r}; "
+            f"{speaker()}: step_size is the variance of the noise, one positive number, found {step_size!r}; "
             "different scales for different coordinates go into preconditioner="
         )
     return float(step_size)

@@ -20,6 +20,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledGradient
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import mode_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.gradients import full_gradient
@@ -111,21 +112,24 @@ def write_scores(
             covariance[k, j] = covariance[j, k]
 
 
-def checked_anchor(control_variate: Any, *, who: str) -> np.ndarray | None:
+def checked_anchor(control_variate: Any) -> np.ndarray | None:
     """Return the point of a control variate, shape (dim,), or None; raise if it is invalid."""
     if control_variate is None:
         return None
     anchor = mode_of(control_variate)
     if anchor.ndim != 1 or not np.isfinite(anchor).all():
         raise InvalidInputError(
-            f"{who}: control_variate must be a point, shape (dim,), or an object with a mode such as "
+            f"{speaker()}: control_variate must be a point, shape (dim,), or an object with a mode such as "
             f"laplace(target), found shape {anchor.shape}"
         )
     return anchor
 
 
 def minibatch_gradient(
-    gradient: CompiledGradient, dim: int, batch_size: int, anchor: np.ndarray | None = None, *, who: str
+    gradient: CompiledGradient,
+    dim: int,
+    batch_size: int,
+    anchor: np.ndarray | None = None,
 ) -> Callable[[], MinibatchGradient]:
     """Return the function that makes the `MinibatchGradient` of a chain.
 
@@ -133,11 +137,13 @@ def minibatch_gradient(
     """
     n_obs = gradient.n_obs
     if batch_size > n_obs:
-        raise IncompatibleError(f"{who}: a minibatch of {batch_size} cannot be drawn from {n_obs} data; use fewer")
+        raise IncompatibleError(
+            f"{speaker()}: a minibatch of {batch_size} cannot be drawn from {n_obs} data; use fewer"
+        )
     if anchor is not None and anchor.shape != (dim,):
         raise IncompatibleError(
-            f"{who}: the target has {dim} parameters, control_variate {anchor.size}; give a point near the mode of "
-            "this target"
+            f"{speaker()}: the target has {dim} parameters, control_variate {anchor.size}; give a point near the mode "
+            "of this target"
         )
     at = np.empty(0) if anchor is None else anchor.copy()
     total = np.zeros(dim) if anchor is None else full_gradient(gradient, anchor)

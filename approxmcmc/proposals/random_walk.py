@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, DiscreteTarget, Proposal, Target
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -174,25 +175,26 @@ class RandomWalk(Component, Proposal):
         if scale.ndim < 2 and not np.all(scale > 0.0):
             raise InvalidInputError(f"RandomWalk: standard deviations must be positive, found {scale.min()}")
         if scale.ndim == 2:
-            checked_cholesky(scale, who="RandomWalk")
+            checked_cholesky(scale)
         if scale.ndim > 2:
             raise InvalidInputError(
                 f"RandomWalk: scale must be a number, a vector or a matrix, found shape {scale.shape}"
             )
         object.__setattr__(self, "scale", scale if scale.ndim else float(scale))
-        check_target_acceptance(self.target_acceptance, who="RandomWalk")
+        check_target_acceptance(self.target_acceptance)
         if self.preconditioner is not None:
             if scale.ndim:
                 raise InvalidInputError(
                     f"RandomWalk: with a preconditioner scale is a number, found shape {scale.shape}; leave one out"
                 )
-            object.__setattr__(self, "preconditioner", covariance_of(self.preconditioner, who="RandomWalk"))
+            object.__setattr__(self, "preconditioner", covariance_of(self.preconditioner))
 
     def __repr__(self) -> str:
         """Return the settings as text, with the shape of the preconditioner if there is one."""
         more = "" if self.preconditioner is None else f", preconditioner={self.preconditioner.shape}"
         return f"RandomWalk(scale={self.scale!r}, target_acceptance={self.target_acceptance!r}{more})"
 
+    @names_itself()
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal; its state holds the logarithm of the tuned factor."""
         dim = target.variables.size
@@ -206,7 +208,7 @@ class RandomWalk(Component, Proposal):
             )
         correlated = scale.ndim == 2
         if correlated:
-            spread = np.ascontiguousarray(checked_cholesky(scale, who="RandomWalk").T)
+            spread = np.ascontiguousarray(checked_cholesky(scale).T)
         else:
             spread = np.ascontiguousarray(np.broadcast_to(scale, (dim,)))
         propose = propose_correlated if correlated else propose_independent

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.contracts.speaker import names_itself, speaker, speaking
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
@@ -250,17 +251,18 @@ class StochasticGradientHamiltonian(Component, Proposal):
 
     def __post_init__(self) -> None:
         """Check the ranges; Laplace approximations become arrays."""
-        who = "StochasticGradientHamiltonian"
-        object.__setattr__(self, "step_size", checked_time(self.step_size, who=who))
+        object.__setattr__(self, "step_size", checked_time(self.step_size))
         if not self.friction > 0.0:
-            raise InvalidInputError(f"{who}: friction is a rate and must be positive, found {self.friction!r}")
-        object.__setattr__(self, "batch_size", checked_integer(self.batch_size, "batch_size", who=who))
-        object.__setattr__(self, "steps", checked_integer(self.steps, "steps", who=who))
-        object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who=who))
-        object.__setattr__(self, "control_variate", checked_anchor(self.control_variate, who=who))
-        object.__setattr__(self, "gradient_noise", checked_noise(self.gradient_noise, who=who))
+            raise InvalidInputError(f"{speaker()}: friction is a rate and must be positive, found {self.friction!r}")
+        object.__setattr__(self, "batch_size", checked_integer(self.batch_size, "batch_size"))
+        object.__setattr__(self, "steps", checked_integer(self.steps, "steps"))
+        object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner))
+        object.__setattr__(self, "control_variate", checked_anchor(self.control_variate))
+        object.__setattr__(self, "gradient_noise", checked_noise(self.gradient_noise))
         if isinstance(self.gradient_noise, str) and self.batch_size < 2:
-            raise InvalidInputError(f"{who}: the noise of a minibatch of one cannot be learnt; give gradient_noise")
+            raise InvalidInputError(
+                f"{speaker()}: the noise of a minibatch of one cannot be learnt; give gradient_noise"
+            )
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile trajectories with their density ratio."""
@@ -270,26 +272,30 @@ class StochasticGradientHamiltonian(Component, Proposal):
         """Compile the proposal without a density ratio."""
         return self._compile(target, move, self.gradient_noise)
 
+    @names_itself()
     def _compile(self, target: Target, propose: Callable[..., float], gradient_noise: Any) -> CompiledProposal:
-        who = "StochasticGradientHamiltonian"
         dim = target.variables.size
-        gradient = gradient_of(target, who=who)
-        make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)
-        spread = spread_of(self.preconditioner, dim, who=who)
+        gradient = gradient_of(target)
+        make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate)
+        spread = spread_of(self.preconditioner, dim)
         keep = math.exp(-self.friction * self.step_size)
 
         def make_state() -> HamiltonianState:
             minibatch = make_minibatch()
             vectors = (np.full(dim, math.nan) for _ in range(3))
-            noise = added_noise(gradient_noise, minibatch, spread, self.step_size, keep, who=who)
+            noise = added_noise(gradient_noise, minibatch, spread, self.step_size, keep)
             return HamiltonianState(minibatch, self.steps, self.step_size, keep, *spread, noise, *vectors)
+
+        @speaking(type(self).__name__)
+        def explain(state: HamiltonianState) -> str:
+            return explain_noise(state.noise, self.step_size)
 
         make_state()  # raises on invalid settings
         return CompiledProposal(
             propose,
             make_state,
             learn_at_the_next_step if isinstance(gradient_noise, str) else None,
-            explain=lambda state: explain_noise(state.noise, self.step_size, who=who),
+            explain=explain,
             refresh=lambda state: state.velocity.fill(math.nan),  # NaN marks a first step
             records=("gradient_evaluations",),
             attrs=setup_cost(gradient, self.control_variate),

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.errors import InvalidInputError
@@ -217,14 +218,12 @@ class StochasticGradientLangevin(Component, Proposal):
 
     def __post_init__(self) -> None:
         """Check the ranges; Laplace approximations become arrays."""
-        who = "StochasticGradientLangevin"
         if not isinstance(self.step_size, DecreasingStep):
-            object.__setattr__(self, "step_size", checked_step_size(self.step_size, who=who))
-        # Without `who`: `Component` adds a note with all settings to messages that do not begin with its name.
+            object.__setattr__(self, "step_size", checked_step_size(self.step_size))
         batch_size = checked_integer(self.batch_size, "batch_size", needed="a positive integer", whole_floats=True)
         object.__setattr__(self, "batch_size", batch_size)
-        object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who=who))
-        object.__setattr__(self, "control_variate", checked_anchor(self.control_variate, who=who))
+        object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner))
+        object.__setattr__(self, "control_variate", checked_anchor(self.control_variate))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Compile the proposal with its density ratio given the minibatch."""
@@ -234,15 +233,15 @@ class StochasticGradientLangevin(Component, Proposal):
         """Compile the proposal without a density ratio."""
         return self._compile(target, move)
 
+    @names_itself()
     def _compile(self, target: Target, propose: Callable[..., float]) -> CompiledProposal:
-        who = "StochasticGradientLangevin"
         dim = target.variables.size
-        gradient = gradient_of(target, who=who)
-        make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)
+        gradient = gradient_of(target)
+        make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate)
         decreasing = isinstance(self.step_size, DecreasingStep)
         steps = self.step_size
         schedule = (steps.scale, steps.offset, steps.exponent) if decreasing else (steps, 1.0, 0.0)
-        spread = spread_of(self.preconditioner, dim, who=who)
+        spread = spread_of(self.preconditioner, dim)
 
         def make_state() -> SGLDState:
             cells = (np.zeros(1) for _ in range(2))

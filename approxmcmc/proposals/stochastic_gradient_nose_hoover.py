@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
@@ -156,13 +157,12 @@ class StochasticGradientNoseHoover(Component, Proposal):
 
     def __post_init__(self) -> None:
         """Check the ranges; Laplace approximations become arrays."""
-        who = "StochasticGradientNoseHoover"
-        object.__setattr__(self, "step_size", checked_time(self.step_size, who=who))
+        object.__setattr__(self, "step_size", checked_time(self.step_size))
         if not 0.0 < self.noise < math.inf:
-            raise InvalidInputError(f"{who}: noise is a rate, positive and finite, found {self.noise!r}")
-        object.__setattr__(self, "batch_size", checked_integer(self.batch_size, "batch_size", who=who))
-        object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who=who))
-        object.__setattr__(self, "control_variate", checked_anchor(self.control_variate, who=who))
+            raise InvalidInputError(f"{speaker()}: noise is a rate, positive and finite, found {self.noise!r}")
+        object.__setattr__(self, "batch_size", checked_integer(self.batch_size, "batch_size"))
+        object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner))
+        object.__setattr__(self, "control_variate", checked_anchor(self.control_variate))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Raise: this proposal has no density ratio."""
@@ -171,13 +171,13 @@ class StochasticGradientNoseHoover(Component, Proposal):
             "AlwaysAccept(), or use StochasticGradientHamiltonian, which has one"
         )
 
+    @names_itself()
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile the proposal."""
-        who = "StochasticGradientNoseHoover"
         dim = target.variables.size
-        gradient = gradient_of(target, who=who)
-        make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)
-        spread = spread_of(self.preconditioner, dim, who=who)
+        gradient = gradient_of(target)
+        make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate)
+        spread = spread_of(self.preconditioner, dim)
 
         def make_state() -> NoseHooverState:
             moving = np.full(dim, math.nan), np.full(1, float(self.noise)), np.zeros(dim)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
@@ -175,12 +176,11 @@ class StochasticGradientZigZag(Component, Proposal):
 
     def __post_init__(self) -> None:
         """Check the ranges; Laplace approximations become arrays."""
-        who = "StochasticGradientZigZag"
-        object.__setattr__(self, "step_size", checked_time(self.step_size, who=who))
-        object.__setattr__(self, "batch_size", checked_integer(self.batch_size, "batch_size", who=who))
-        object.__setattr__(self, "steps", checked_integer(self.steps, "steps", who=who))
-        object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner, who=who))
-        object.__setattr__(self, "control_variate", checked_anchor(self.control_variate, who=who))
+        object.__setattr__(self, "step_size", checked_time(self.step_size))
+        object.__setattr__(self, "batch_size", checked_integer(self.batch_size, "batch_size"))
+        object.__setattr__(self, "steps", checked_integer(self.steps, "steps"))
+        object.__setattr__(self, "preconditioner", checked_preconditioner(self.preconditioner))
+        object.__setattr__(self, "control_variate", checked_anchor(self.control_variate))
 
     def build_proposal(self, target: Target) -> CompiledProposal:
         """Raise: this proposal has no density ratio."""
@@ -189,13 +189,13 @@ class StochasticGradientZigZag(Component, Proposal):
             "AlwaysAccept(), or use ZigZag, which is exact"
         )
 
+    @names_itself()
     def build_unadjusted(self, target: Target) -> CompiledProposal:
         """Compile the proposal."""
-        who = "StochasticGradientZigZag"
         dim = target.variables.size
-        gradient = gradient_of(target, who=who)
-        make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate, who=who)
-        spread = spread_of(self.preconditioner, dim, who=who)
+        gradient = gradient_of(target)
+        make_minibatch = minibatch_gradient(gradient, dim, self.batch_size, self.control_variate)
+        spread = spread_of(self.preconditioner, dim)
 
         def make_state() -> ZigZagState:
             vectors = np.full(dim, math.nan), np.zeros(dim), np.zeros(dim), np.zeros(dim)

@@ -133,7 +133,7 @@ def stein_discrepancy(
         raise InvalidInputError(
             f"stein_discrepancy: needs a trace, or a dict of name -> trace, found a {type(traces).__name__}"
         )
-    gradient = gradient_of(target, who="stein_discrepancy")
+    gradient = gradient_of(target)
     if minibatch is not None and checked_integer(minibatch, "minibatch") > gradient.n_obs:
         raise InvalidInputError(f"stein_discrepancy: minibatch must be at most {gradient.n_obs}, found {minibatch}")
     L = np.linalg.cholesky(cov_of(laplace(target) if metric is None else metric))

@@ -119,7 +119,7 @@ def reference_posterior(
     >>> reference["reference_moments"]["beta"].sel(moment="mean")  # doctest: +SKIP
     """
     for name, count in (("draws", draws), ("tune", tune), ("chains", chains)):
-        checked_integer(count, name, who="reference_posterior", needed="a positive integer")
+        checked_integer(count, name, needed="a positive integer")
     if not isinstance(gates, Gates):
         raise InvalidInputError(f"reference_posterior: gates must be Gates(...), found {gates!r}.")
     if not isinstance(random_seed, (int, np.integer)):

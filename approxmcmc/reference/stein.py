@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from approxmcmc.contracts import CompiledGradient, DifferentiableTarget, Target
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.sources.parts import Part, parts_of
@@ -83,11 +84,11 @@ def _in_standard_errors(batch_means: np.ndarray) -> np.ndarray:
 STATES = 32  # states per task: a worker that dies loses the work of one task
 
 
-def gradient_of(target: Any, *, who: str) -> CompiledGradient:
+def gradient_of(target: Any) -> CompiledGradient:
     """Return the compiled gradients of a target; raise if it has none."""
     if not isinstance(target, Target) or not isinstance(target, DifferentiableTarget):
         raise IncompatibleError(
-            f"{who} needs a target with gradients; found {target!r}. Give the target its gradients (grad_loglik)."
+            f"{speaker()} needs a target with gradients; found {target!r}. Give the target its gradients (grad_loglik)."
         )
     return target.compile_gradient()
 

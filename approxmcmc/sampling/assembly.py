@@ -212,16 +212,16 @@ class Steps(NamedTuple):
     values: np.ndarray
 
 
-def make_steps(chain: Chain, n: int, dim: int, *, thin: int = 1, who: str) -> Steps:
+def make_steps(chain: Chain, n: int, dim: int, *, thin: int = 1, message: str) -> Steps:
     """Advance a chain ``n * thin`` steps and return every `thin`-th state with its records.
 
-    Raises NotFiniteError, in the name of `who`, if the chain fails.
+    Raises NotFiniteError, which begins with `message`, if the chain fails.
     """
     counts = np.empty((n, len(COUNT_NAMES)), np.int64)
     values = np.empty((n, len(VALUE_NAMES)))
     recorded = Steps(np.empty((n, dim)), counts, values)
     if chain.advance(n * thin, thin, *recorded) < n * thin:
-        raise NotFiniteError(f"{who}: {chain.explain_failure()}")
+        raise NotFiniteError(f"{message}: {chain.explain_failure()}")
     return recorded
 
 

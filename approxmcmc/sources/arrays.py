@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources.base import DataSource, check_numbers, column_names
 
@@ -37,6 +38,7 @@ class Arrays(DataSource):
     dtype('float32')
     """
 
+    @names_itself()
     def __init__(self, array: Any, columns: Sequence[str] | None = None) -> None:
         values = array if isinstance(array, np.memmap) else np.asarray(array)
         if values.ndim not in (1, 2):
@@ -45,8 +47,8 @@ class Arrays(DataSource):
         if not values.size:
             raise InvalidInputError(f"Arrays needs at least one row and one column, found shape {values.shape}")
         self._array = values.reshape(len(values), -1)
-        self._names = self.columns = column_names(columns, self._array.shape[1], who="Arrays")
-        check_numbers({"the array": self._array.dtype}, who="Arrays")
+        self._names = self.columns = column_names(columns, self._array.shape[1])
+        check_numbers({"the array": self._array.dtype})
         self.offsets = np.append(np.arange(0, len(values), ROWS), len(values))
 
     def _read(self, block: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.files.mapped_files import named_array
 from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.errors import InvalidInputError
@@ -167,7 +168,7 @@ class DataSource(abc.ABC):
         parts = self.fingerprint(), list(self.columns), self.ones, self.is_vector, self.dtype.str, len(self)
         blocks = (self.read(block) for block in range(len(self.offsets) - 1))
         path = user_cache("laid_out_rows") / f"{content_hash(*parts)}.npy"
-        rows = named_array(path, self.shape, self.dtype, blocks, who=repr(self))
+        rows = named_array(path, self.shape, self.dtype, blocks, purpose=repr(self))
         return rows.copy() if copy else rows
 
     def __repr__(self) -> str:
@@ -176,7 +177,7 @@ class DataSource(abc.ABC):
         return f"{type(self).__name__}({len(self)} rows, {names})"
 
 
-def column_names(given_names: Sequence[str] | None, width: int, *, who: str) -> tuple[str, ...]:
+def column_names(given_names: Sequence[str] | None, width: int) -> tuple[str, ...]:
     """Return `given_names` as the names of `width` columns; None: x0, x1, ...
 
     Raises
@@ -186,24 +187,26 @@ def column_names(given_names: Sequence[str] | None, width: int, *, who: str) -> 
     """
     names = tuple(f"x{j}" for j in range(width)) if given_names is None else tuple(str(name) for name in given_names)
     if len(names) != width or len(set(names)) != width:
-        raise InvalidInputError(f"{who}: {width} columns need as many different names, found {list(names)}")
+        raise InvalidInputError(f"{speaker()}: {width} columns need as many different names, found {list(names)}")
     return names
 
 
-def check_numbers(types: Mapping[str, np.dtype], *, who: str) -> None:
+def check_numbers(types: Mapping[str, np.dtype]) -> None:
     """Raise if a type is not numeric; `types` are the types of columns by name."""
     wrong = {name: str(dtype) for name, dtype in types.items() if dtype.kind not in "fiub"}
     if wrong:
-        raise InvalidInputError(f"{who}: columns must hold numbers, categories or text, found {wrong}; leave these out")
+        raise InvalidInputError(
+            f"{speaker()}: columns must hold numbers, categories or text, found {wrong}; leave these out"
+        )
 
 
-def check_alone(categories: Mapping[str, Any], columns: Sequence[str], *, who: str) -> None:
+def check_alone(categories: Mapping[str, Any], columns: Sequence[str]) -> None:
     """Raise if a table of several `columns` has one with categories; the keys of `categories` are their names."""
     coded = [name for name in columns if name in categories]
     if coded and len(columns) > 1:
         raise InvalidInputError(
-            f"{who}: a table of several columns needs numbers, and {coded} hold categories; read each of these alone, "
-            f"source[{coded[0]!r}], as a term of a PredictorTarget, and select the other columns for X"
+            f"{speaker()}: a table of several columns needs numbers, and {coded} hold categories; read each of these "
+            f"alone, source[{coded[0]!r}], as a term of a PredictorTarget, and select the other columns for X"
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import DatasetWarning, InvalidInputError, warn
 from approxmcmc.sources.base import DataSource, check_alone, check_numbers, column_names
@@ -48,6 +49,7 @@ class ZarrArray(DataSource):
     >>> target = amc.LogisticRegression(X, y)  # doctest: +SKIP
     """
 
+    @names_itself()
     def __init__(self, array: Any, columns: Sequence[str] | None = None) -> None:
         with extra("sources", "ZarrArray"):
             import zarr
@@ -60,8 +62,8 @@ class ZarrArray(DataSource):
         if len(shape) not in (1, 2) or not shape[0]:
             raise InvalidInputError(f"ZarrArray: an array must have shape (n,) or (n, p), found {shape}")
         self.is_vector = len(shape) == 1
-        self._names = self.columns = column_names(columns, 1 if self.is_vector else shape[1], who="ZarrArray")
-        check_numbers({"the array": self._array.dtype}, who="ZarrArray")
+        self._names = self.columns = column_names(columns, 1 if self.is_vector else shape[1])
+        check_numbers({"the array": self._array.dtype})
         chunk = int((self._array.shards or self._array.chunks)[0])
         rows = chunk * max(1, math.ceil(FEWEST_ROWS / chunk))
         self.offsets = np.append(np.arange(0, shape[0], rows), shape[0])
@@ -126,6 +128,7 @@ class DaskArray(DataSource):
     array([0, 4, 6])
     """
 
+    @names_itself()
     def __init__(self, array: Any, columns: Sequence[str] | None = None) -> None:
         if array.ndim not in (1, 2):
             raise InvalidInputError(f"DaskArray: an array must have shape (n,) or (n, p), found {array.shape}")
@@ -133,8 +136,8 @@ class DaskArray(DataSource):
             array = array.compute_chunk_sizes()
         self.is_vector = array.ndim == 1
         self._array = array.reshape(-1, 1) if self.is_vector else array.rechunk({1: -1})
-        self._names = self.columns = column_names(columns, self._array.shape[1], who="DaskArray")
-        check_numbers({"the array": self._array.dtype}, who="DaskArray")
+        self._names = self.columns = column_names(columns, self._array.shape[1])
+        check_numbers({"the array": self._array.dtype})
         self.offsets = np.concatenate([[0], np.cumsum(self._array.chunks[0])]).astype(np.int64)
 
     def _read(self, block: int) -> np.ndarray:
@@ -184,12 +187,13 @@ class DaskFrame(DataSource):
     array([1, 0])
     """
 
+    @names_itself()
     def __init__(self, frame: Any) -> None:
         with extra("sources", "DaskFrame"):
             import dask.dataframe as dd
         self.is_vector = isinstance(frame, dd.Series)
         self._frame = frame.to_frame(name=frame.name or "x0") if self.is_vector else frame
-        self.columns = column_names(list(self._frame.columns), len(self._frame.columns), who="DaskFrame")
+        self.columns = column_names(list(self._frame.columns), len(self._frame.columns))
         self._keys = dict(zip(self.columns, self._frame.columns, strict=True))
         lengths = computed(self._frame.map_partitions(len, meta=("rows", "int64")))
         self.offsets = np.concatenate([[0], np.cumsum(np.asarray(lengths))]).astype(np.int64)
@@ -215,6 +219,7 @@ class DaskFrame(DataSource):
         column = self._frame[self._keys[name]]
         return column.dtype.name == "category" and bool(column.cat.known)
 
+    @names_itself()
     def _types(self) -> Sequence[np.dtype]:
         types = {}
         for name in self.columns:
@@ -222,13 +227,14 @@ class DaskFrame(DataSource):
             if name != self.ones and self._is_coded(name):
                 dtype = np.dtype(np.int64)
             types[name] = getattr(dtype, "numpy_dtype", dtype)  # for pandas' types with missing values
-        check_numbers({name: np.dtype(dtype) for name, dtype in types.items()}, who="DaskFrame")
+        check_numbers({name: np.dtype(dtype) for name, dtype in types.items()})
         return [np.dtype(dtype) for dtype in types.values()]
 
+    @names_itself()
     def _read(self, block: int) -> np.ndarray:
         self._types()
         coded = [name for name in self.columns if self._is_coded(name)]
-        check_alone(dict.fromkeys(coded), self.columns, who="DaskFrame")
+        check_alone(dict.fromkeys(coded), self.columns)
         rows = computed(self._frame[[self._keys[name] for name in self.columns]].partitions[block])
         if coded:
             import pandas as pd

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources.base import DataSource, as_labels, check_alone, check_numbers, column_names
@@ -41,6 +42,7 @@ class ParquetFolder(DataSource):
     >>> target = amc.LogisticRegression(rows[["distance", "hour"]], rows["late"])  # doctest: +SKIP
     """
 
+    @names_itself()
     def __init__(self, path: str | Path) -> None:
         with extra("sources", "ParquetFolder"):
             import pyarrow.dataset as ds
@@ -56,7 +58,7 @@ class ParquetFolder(DataSource):
         if not sum(counts):
             raise InvalidInputError(f"ParquetFolder: {path} holds no rows in Parquet files")
         self.schema = data.schema
-        self.columns = column_names(data.schema.names, len(data.schema), who="ParquetFolder")
+        self.columns = column_names(data.schema.names, len(data.schema))
         self.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         infos = data.filesystem.get_file_info([file.path for file in files])
         self._state = content_hash([(file.path, file.size, str(file.mtime_ns)) for file in infos])
@@ -125,6 +127,7 @@ class ParquetFolder(DataSource):
                 self._labels[name] = as_labels([_labels(self._column(group, name)) for group in self._groups])
         return {name: self._labels[name] for name in coded}
 
+    @names_itself()
     def _types(self) -> Sequence[np.dtype]:
         import pyarrow as pa
 
@@ -137,16 +140,17 @@ class ParquetFolder(DataSource):
             types[name] = np.dtype(arrow_type.to_pandas_dtype() if is_number else object)
             if _is_coded(arrow_type):
                 types[name] = np.dtype(np.int64)
-        check_numbers(types, who="ParquetFolder")
+        check_numbers(types)
         return list(types.values())
 
+    @names_itself()
     def _read(self, block: int) -> np.ndarray:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         common = np.result_type(*self._types())
         coded = [name for name in self.columns if _is_coded(self.schema.field(name).type)]
-        check_alone(dict.fromkeys(coded), self.columns, who="ParquetFolder")
+        check_alone(dict.fromkeys(coded), self.columns)
         table = self._groups[block].to_table(columns=list(self.columns), schema=self.schema)
         rows = np.empty((table.num_rows, len(self.columns)), dtype=common)
         for j, name in enumerate(self.columns):

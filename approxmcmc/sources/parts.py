@@ -175,12 +175,12 @@ def why_here(target: Target) -> str:
     """Return why this process has to make the passes over a target's rows; empty if workers can make them."""
     beginning = "this process makes the passes over all data itself, though a Dask client is active: "
     if not target.terms_are_likelihood:
-        who = type(target).__name__
-        return beginning + f"the terms of a {who} need its expansion of each row, which is stored here"
+        kind = type(target).__name__
+        return beginning + f"the terms of a {kind} need its expansion of each row, which is stored here"
     if not isinstance(target, MadeOfRows):
-        who = type(target).__name__
+        kind = type(target).__name__
         return (
-            beginning + f"a {who} cannot be sent to workers; write the model as a PredictorTarget or a FunctionTarget"
+            beginning + f"a {kind} cannot be sent to workers; write the model as a PredictorTarget or a FunctionTarget"
         )
     if target.given is None:
         return beginning + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"

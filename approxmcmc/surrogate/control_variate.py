@@ -36,6 +36,7 @@ from approxmcmc.contracts import (
     pymc_model_of,
 )
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.checks import mode_of
 from approxmcmc.engine.files.grown_arrays import followed_by, without_rows
 from approxmcmc.engine.files.mapped_files import is_mapped
@@ -551,6 +552,7 @@ class ControlVariate(
             reaches=changes_between(grown._law("how far bounds must hold")[2], bound.reach, bound.numbers),
         )
 
+    @names_itself("remove from {}")
     def remove(self, block: str) -> "ControlVariate":
         """Return the control variates without the rows of a block, at the same centre.
 
@@ -559,7 +561,7 @@ class ControlVariate(
         """
         old = self._growing()
         blocks = old.blocks
-        k = blocks.place(block, who=f"remove from {type(self).__name__}")
+        k = blocks.place(block)
         lo, hi = map(int, blocks.ends[k : k + 2])
         target = old.remove(block)
         if not target.terms_are_rows:

@@ -310,4 +310,4 @@ def run(
         return f"log prior, terms or gradients are NaN or +inf at theta = {show(proposed)}; evaluate the model there"
 
     chain = CompiledChain(loop, Streams(*[rng] * len(Streams._fields)), tuned, explain=explain)
-    return make_steps(chain, steps, len(theta), who="a chain on the surrogate")
+    return make_steps(chain, steps, len(theta), message="a chain on the surrogate")

@@ -44,7 +44,9 @@ def taken(array: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return a copy of the rows with indices `rows`; many rows of a mapped array are copied to a temporary file."""
     if not is_mapped(array) or len(rows) < MANY:
         return np.ascontiguousarray(array[rows])
-    chosen = nameless_array((len(rows), *array.shape[1:]), array.dtype, user_cache("light_rows"), who="ControlVariate")
+    chosen = nameless_array(
+        (len(rows), *array.shape[1:]), array.dtype, user_cache("light_rows"), purpose="ControlVariate"
+    )
     for lo in range(0, len(rows), MANY):
         chosen[lo : lo + MANY] = array[rows[lo : lo + MANY]]
     return chosen

@@ -20,6 +20,7 @@ import numpy as np
 from approxmcmc.acceptance.out_of_reach import looks_to_reject
 from approxmcmc.contracts import CompiledProposal, CompiledSurrogate, Component, Proposal, SurrogateTarget, Target
 from approxmcmc.contracts.records import TOUCHED
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
@@ -218,11 +219,12 @@ class SurrogateTransition(Component, Proposal):
         walk = RandomWalk(MEETING_SCALE, preconditioner=surrogate.cov)
         return Mixture([self, walk], weights=[1.0 - MEETING_SHARE, MEETING_SHARE])
 
+    @names_itself()
     def _compile(self, target: Target, make: Callable[..., Callable[..., float]]) -> CompiledProposal:
         compiled_surrogate = _surrogate_of(target, self.kernel)
         if compiled_surrogate.normal_law is not None:
             center, cov = compiled_surrogate.normal_law
-            return crank_nicolson(0.0, center, cov, target, who="SurrogateTransition")
+            return crank_nicolson(0.0, center, cov, target)
         dim = target.variables.size
 
         def make_state() -> Any:

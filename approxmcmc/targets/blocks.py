@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.sources import DataSource
 from approxmcmc.sources.parts import leaves
@@ -48,26 +49,28 @@ class Blocks(tuple[Block, ...]):
         """The first row of each block, then the number of rows; int64, shape (blocks + 1,)."""
         return np.concatenate([[0], np.cumsum([block.n_rows for block in self])]).astype(np.int64)
 
-    def place(self, name: str, *, who: str) -> int:
+    def place(self, name: str) -> int:
         """Return the index of a block; raise if there is no block of this name, or it is the only one."""
         if name not in self.names:
-            raise InvalidInputError(f"{who}: there is no block {name!r}; the blocks are {self.names}")
+            raise InvalidInputError(f"{speaker()}: there is no block {name!r}; the blocks are {self.names}")
         if len(self) == 1:
-            raise InvalidInputError(f"{who}: {name!r} is the only block, and a target needs rows")
+            raise InvalidInputError(f"{speaker()}: {name!r} is the only block, and a target needs rows")
         return self.names.index(name)
 
-    def with_block(self, block: Block, *, who: str) -> "Blocks":
+    def with_block(self, block: Block) -> "Blocks":
         """Return the blocks and one more; raise if its name is taken or its rows are there already.
 
         The same rows twice are nearly always a mistake: a file that was read again, a job that ran twice.
         """
         if block.name in self.names:
-            raise InvalidInputError(f"{who}: there is a block {block.name!r} already; give the new rows another name")
+            raise InvalidInputError(
+                f"{speaker()}: there is a block {block.name!r} already; give the new rows another name"
+            )
         same = [stored.name for stored in self if stored.content == block.content]
         if same:
             raise InvalidInputError(
-                f"{who}: the rows of block {block.name!r} are those of block {same[0]!r}, which would count twice; if "
-                "they really came twice, append them together with other rows"
+                f"{speaker()}: the rows of block {block.name!r} are those of block {same[0]!r}, which would count "
+                "twice; if they really came twice, append them together with other rows"
             )
         return Blocks((*self, block))
 
@@ -120,7 +123,7 @@ class Grows(abc.ABC):
         """Return a hash of model and data."""
 
     @abc.abstractmethod
-    def refuse_changed_data(self, who: str = "") -> None:
+    def refuse_changed_data(self, name: str = "") -> None:
         """Raise if the data were changed in place."""
 
     @property
@@ -181,20 +184,21 @@ class Grows(abc.ABC):
         """Return the target of new rows alone, with the variables and the prior of this one; see `append`."""
         raise IncompatibleError(f"{type(self).__name__} cannot be made of other rows, so no rows can be appended")
 
+    @names_itself("append to {}")
     def joined(self, more: Self, block: str | None = None) -> Self:
         """Return the target of the rows of this target and those of `more`, which `rows_to_append` has made."""
-        who = f"append to {type(self).__name__}"
         blocks = self.blocks
         name = blocks.next_name() if block is None else str(block)
         added = Block(name, more.n_own_rows, more.content_hash(), more._files)
-        blocks = blocks.with_block(added, who=who)
-        self.refuse_changed_data(who)
+        blocks = blocks.with_block(added)
+        self.refuse_changed_data(speaker())
         joined = copy.copy(self)
         joined._blocks = blocks
         joined._forget()
         joined._join_rows(more)
         return joined
 
+    @names_itself("remove from {}")
     def remove(self, block: str) -> Self:
         """Return the target without the rows of a block, such as the oldest day, or rows whose use was withdrawn.
 
@@ -207,7 +211,7 @@ class Grows(abc.ABC):
             If there is no block of this name, or it is the only one.
         """
         blocks = self.blocks
-        k = blocks.place(block, who=f"remove from {type(self).__name__}")
+        k = blocks.place(block)
         lo, hi = map(int, blocks.ends[k : k + 2])
         rest = copy.copy(self)
         rest._blocks = blocks.without(k)

@@ -15,6 +15,7 @@ from approxmcmc.contracts import (
     pymc_model_of,
 )
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, closure
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.terms.batches import Data, datum_at
@@ -99,31 +100,31 @@ class BoundedLikelihood(Target, BoundedTarget, TwinnedTarget):
         sums: Any,
         bound_data: Any = (),
     ) -> None:
-        who = "BoundedLikelihood"
         if not isinstance(target, Target):
-            raise InvalidInputError(f"{who}: target must be a target, found {type(target).__name__}")
+            raise InvalidInputError(f"{speaker()}: target must be a target, found {type(target).__name__}")
         self.target = target
         self.n_obs = target.n_obs
         self.variables = target.variables
         self.terms_are_likelihood = target.terms_are_likelihood
-        self._sums = checked_arrays(sums, "sums", who=who)
-        self._more = checked_arrays(bound_data, "bound_data", who=who)
+        self._sums = checked_arrays(sums, "sums")
+        self._more = checked_arrays(bound_data, "bound_data")
         self._data = (*target.compile().data, *self._more)
         self._gap, self._log_bound = (
-            plain_function(function, name, who=who) for function, name in ((gap, "gap"), (log_bound, "log_bound"))
+            plain_function(function, name) for function, name in ((gap, "gap"), (log_bound, "log_bound"))
         )
         theta = np.asarray(target.initial_point(), dtype=np.float64) + 0.1
-        check_terms(self._gap, "gap", theta, self._data, self.n_obs, "gap(theta, data, i) -> float", who=who)
-        check_compiles(self._log_bound, "log_bound", (theta, self._sums), "log_bound(theta, sums) -> float", who=who)
+        check_terms(self._gap, "gap", theta, self._data, self.n_obs, "gap(theta, data, i) -> float")
+        check_compiles(self._log_bound, "log_bound", (theta, self._sums), "log_bound(theta, sums) -> float")
 
     @property
     def bound_kinds(self) -> tuple[str, ...]:
         """The one kind, "own"."""
         return ("own",)
 
+    @names_itself()
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Compile the user's bound; `kind` must be "own", and `at` is not used."""
-        check_kind(kind, self.bound_kinds, at, who="BoundedLikelihood")
+        check_kind(kind, self.bound_kinds, at)
         gaps = closure(make_gaps, self._gap, fastmath=BATCH_FASTMATH)
         log_bound = closure(make_log_bound, self._log_bound, fastmath=BATCH_FASTMATH)
         return compile_bound(self._data, self._sums, gaps, log_bound)

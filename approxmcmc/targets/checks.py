@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numba import config, njit, types as nb
 
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import VECTOR, type_of
 from approxmcmc.engine.compiler.identity import cached_by_content, record_helpers
@@ -26,7 +27,7 @@ VECTORS_OF_CHAIN = 2  # the state and the proposed one
 CHECKED_ROWS = 8  # data whose gradients are compared with finite differences
 
 
-def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = False) -> np.ndarray:
+def checked_array(values: Any, name: str, *, keep_float32: bool = False) -> np.ndarray:
     """Return `values` as a contiguous numeric array; floats become float64, integers and booleans int64.
 
     For a source (see `approxmcmc.sources`) return the array that is mapped from its local file. With `keep_float32`
@@ -41,7 +42,7 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
     """
     if np.ma.is_masked(values):
         raise InvalidInputError(
-            f"{who}: {name} has {np.ma.count_masked(values)} masked value(s), and the mask would be ignored; "
+            f"{speaker()}: {name} has {np.ma.count_masked(values)} masked value(s), and the mask would be ignored; "
             "remove or fill them"
         )
     source = as_source(values)
@@ -50,19 +51,21 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
     try:
         array = np.asarray(values if source is None else source)
     except InvalidInputError as refusal:  # the values are a source
-        raise InvalidInputError(f"{who}: {name}: {refusal}") from refusal
+        raise InvalidInputError(f"{speaker()}: {name}: {refusal}") from refusal
     except (TypeError, ValueError) as error:
         raise InvalidInputError(
-            f"{who}: {name} must be an array of numbers, found a {type(values).__name__} ({error}); give "
+            f"{speaker()}: {name} must be an array of numbers, found a {type(values).__name__} ({error}); give "
             "all rows the same length"
         ) from error
     if array.dtype.kind == "O" and all(isinstance(value, _NUMBERS) for value in array.flat):
-        array = _of_one_type(array, name, who=who)
+        array = _of_one_type(array, name)
     if array.dtype.kind == "u" and array.size and array.max() > np.iinfo(np.int64).max:
-        raise InvalidInputError(f"{who}: {name} holds {array.max()}, beyond the largest int64; convert it to floats")
+        raise InvalidInputError(
+            f"{speaker()}: {name} holds {array.max()}, beyond the largest int64; convert it to floats"
+        )
     if array.dtype.kind not in "fiub":
         raise InvalidInputError(
-            f"{who}: {name} must hold numbers, found dtype {array.dtype}; convert or encode it first"
+            f"{speaker()}: {name} must hold numbers, found dtype {array.dtype}; convert or encode it first"
         )
     if not (keep_float32 and array.dtype == np.float32):
         array = array.astype(np.float64 if array.dtype.kind == "f" else np.int64, copy=False)
@@ -72,26 +75,26 @@ def checked_array(values: Any, name: str, *, who: str, keep_float32: bool = Fals
     bad, position = _not_finite(array)
     if bad:
         raise InvalidInputError(
-            f"{who}: {name} has {bad} NaN or infinite value(s), the first at index {position} "
+            f"{speaker()}: {name} has {bad} NaN or infinite value(s), the first at index {position} "
             f"({array[position]}); remove or fill them"
         )
     return array
 
 
-def _of_one_type(array: np.ndarray, name: str, *, who: str) -> np.ndarray:
+def _of_one_type(array: np.ndarray, name: str) -> np.ndarray:
     """Return an object array of Python numbers as int64 if all are integers, else as float64."""
     try:
         return array.astype(np.int64 if all(isinstance(value, _INTEGERS) for value in array.flat) else np.float64)
     except OverflowError as error:
-        raise InvalidInputError(f"{who}: {name} holds a number beyond the largest int64 or float ({error})") from error
+        raise InvalidInputError(
+            f"{speaker()}: {name} holds a number beyond the largest int64 or float ({error})"
+        ) from error
 
 
-def checked_arrays(values: Any, name: str, *, who: str) -> tuple[np.ndarray, ...]:
+def checked_arrays(values: Any, name: str) -> tuple[np.ndarray, ...]:
     """Return the arrays in `values` (one, or a tuple or list of them), each checked; a list of numbers is one array."""
     several = isinstance(values, tuple) or (isinstance(values, list) and any(np.ndim(value) for value in values))
-    return tuple(
-        checked_array(array, f"{name}[{k}]", who=who) for k, array in enumerate(values if several else (values,))
-    )
+    return tuple(checked_array(array, f"{name}[{k}]") for k, array in enumerate(values if several else (values,)))
 
 
 def _not_finite(array: np.ndarray) -> tuple[int, tuple[int, ...]]:
@@ -107,29 +110,29 @@ def _not_finite(array: np.ndarray) -> tuple[int, tuple[int, ...]]:
     return (bad, position) if array.ndim else (int(not np.isfinite(array)), ())
 
 
-def positive_integer(value: Any, name: str, *, who: str) -> int:
+def positive_integer(value: Any, name: str) -> int:
     """Return `value` as an int, or raise `InvalidInputError` unless it is a whole number of at least 1."""
-    return checked_integer(value, name, who=who, needed="a positive integer", whole_floats=True)
+    return checked_integer(value, name, needed="a positive integer", whole_floats=True)
 
 
-def checked_dimension(value: Any, name: str, *, who: str) -> int:
+def checked_dimension(value: Any, name: str) -> int:
     """Return the length of theta as an int; raise unless it is a positive integer and a chain fits in memory."""
-    length = positive_integer(value, name, who=who)
+    length = positive_integer(value, name)
     needed = 8.0 * VECTORS_OF_CHAIN * length
     if needed > (memory := all_memory()):
         raise InvalidInputError(
-            f"{who}: {name} must be a length of theta that fits in memory: a chain holds {VECTORS_OF_CHAIN} vectors or "
-            f"more, found {value!r}, which needs {needed / 1e9:.3g} GB of {memory / 1e9:.3g} GB"
+            f"{speaker()}: {name} must be a length of theta that fits in memory: a chain holds {VECTORS_OF_CHAIN} "
+            f"vectors or more, found {value!r}, which needs {needed / 1e9:.3g} GB of {memory / 1e9:.3g} GB"
         )
     return length
 
 
-def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:
+def plain_function(function: Any, name: str) -> Callable[..., Any]:
     """Return the Python function under a possible numba decorator; raise if `function` is not a Python function."""
     function = getattr(function, "py_func", function)
     if not isinstance(function, types.FunctionType):
         raise InvalidInputError(
-            f"{who}: {name} must be a plain Python function (def or lambda), found {type(function).__name__}; "
+            f"{speaker()}: {name} must be a plain Python function (def or lambda), found {type(function).__name__}; "
             "wrap builtins and methods in a function"
         )
     record_helpers(function)  # before the checks compile them
@@ -137,7 +140,10 @@ def plain_function(function: Any, name: str, *, who: str) -> Callable[..., Any]:
 
 
 def check_compiles(
-    function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str
+    function: Callable[..., Any],
+    name: str,
+    arguments: tuple[Any, ...],
+    expected: str,
 ) -> None:
     """Compile `function`, called `name`, on its own for these arguments; run it once, and compare it with plain Python.
 
@@ -149,30 +155,30 @@ def check_compiles(
         When it fails or does not compile, does not return one real number on every path, or returns another number than
         in plain Python.
     """
-    plain = one_number(_call(function, name, _fresh(arguments), expected, who=who), name, expected, who=who)
+    plain = one_number(_call(function, name, _fresh(arguments), expected), name, expected)
     if config.DISABLE_JIT:
         return
-    compiled = _compile(function, name, arguments, expected, who=who)
+    compiled = _compile(function, name, arguments, expected)
     (signature,) = compiled.nopython_signatures
     if not isinstance(signature.return_type, _NUMBERS_OF_NUMBA):
         raise CompilationError(
-            f"{who}: {name} must return one float on every path, found {signature.return_type} for the compiler\n"
+            f"{speaker()}: {name} must return one float on every path, found {signature.return_type} for the compiler\n"
             f"  expected signature: {expected}; look for a return of a complex number, or for a path without a return"
         )
     fast = compiled(*_fresh(arguments))
     if not (np.isclose(fast, plain, rtol=1e-9, atol=1e-12) or (np.isnan(fast) and np.isnan(plain))):
         raise CompilationError(
-            f"{who}: {name} returns {fast} when compiled and {plain} in plain Python on the same arguments; "
+            f"{speaker()}: {name} returns {fast} when compiled and {plain} in plain Python on the same arguments; "
             "look for random numbers, methods of a generator that draw differently when compiled, integer overflow, "
             "or an argument that it writes to"
         )
 
 
-def one_number(value: Any, name: str, expected: str, *, who: str) -> float:
+def one_number(value: Any, name: str, expected: str) -> float:
     """Return what a function `name` returned as a float; raise CompilationError if it is not one real number."""
     if not isinstance(value, _NUMBERS):
         raise CompilationError(
-            f"{who}: {name} must return one float, found {type(value).__name__} of shape {np.shape(value)}\n"
+            f"{speaker()}: {name} must return one float, found {type(value).__name__} of shape {np.shape(value)}\n"
             f"  expected signature: {expected}; return a scalar, for example by .sum() or indexing"
         )
     return float(value)
@@ -203,8 +209,6 @@ def check_terms(
     data: tuple[np.ndarray, ...],
     n_obs: int,
     expected: str,
-    *,
-    who: str,
 ) -> None:
     """Run `check_compiles` at the first datum, then evaluate all `n_obs` data once, with bounds of arrays checked.
 
@@ -216,15 +220,15 @@ def check_terms(
     CompilationError
         If `check_compiles` raises, or the function fails at a datum; the message names the first such datum.
     """
-    check_compiles(function, name, (theta, data, 0), expected, who=who)
+    check_compiles(function, name, (theta, data, 0), expected)
     if config.DISABLE_JIT:
         return
     place = np.zeros(1, dtype=np.int64)
     try:
-        _visit(_compile(function, name, (theta, data, 0), expected, who=who), theta, data, n_obs, place)
+        _visit(_compile(function, name, (theta, data, 0), expected), theta, data, n_obs, place)
     except Exception:
         row = int(place[0])
-        _call(function, f"{name} of datum {row}", (theta, data, row), expected, who=who)
+        _call(function, f"{name} of datum {row}", (theta, data, row), expected)
         raise
 
 
@@ -236,7 +240,10 @@ def _visit(function: Any, theta: np.ndarray, data: Any, n_obs: int, place: np.nd
 
 
 def check_fills(
-    function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str
+    function: Callable[..., Any],
+    name: str,
+    arguments: tuple[Any, ...],
+    expected: str,
 ) -> None:
     """Check a function that adds to its last argument: run it once in plain Python, then compile it on its own.
 
@@ -245,9 +252,9 @@ def check_fills(
     CompilationError
         When it fails or does not compile.
     """
-    _call(function, name, arguments, expected, who=who)
+    _call(function, name, arguments, expected)
     if not config.DISABLE_JIT:
-        _compile(function, name, arguments, expected, who=who)
+        _compile(function, name, arguments, expected)
 
 
 def check_gradient(
@@ -256,8 +263,6 @@ def check_gradient(
     at: np.ndarray,
     name: str,
     labels: Sequence[str],
-    *,
-    who: str,
 ) -> None:
     """Compare a gradient with central differences of its function, coordinate by coordinate.
 
@@ -267,8 +272,8 @@ def check_gradient(
         The function, and a function that adds its gradient to its second argument.
     at
         Where to compare; shape (dim,).
-    name, labels, who
-        What the message calls the gradient, the coordinates, and the target.
+    name, labels
+        What the message calls the gradient and the coordinates.
 
     Raises
     ------
@@ -295,32 +300,32 @@ def check_gradient(
     worst = int(np.argmax(excess))
     if excess[worst] > 1.0:
         raise InvalidInputError(
-            f"{who}: {name} disagrees with finite differences in {int((excess > 1.0).sum())} of {at.size} "
+            f"{speaker()}: {name} disagrees with finite differences in {int((excess > 1.0).sum())} of {at.size} "
             f"coordinates, most in {labels[worst]}: it adds {claimed[worst]:.6g}, differences give "
             f"{differences[worst]:.6g} at theta = {np.array2string(at, precision=4, threshold=20)}; correct it, and "
             "add to out (out[j] += ...) instead of setting it"
         )
 
 
-def _call(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str) -> Any:
+def _call(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str) -> Any:
     try:
         with np.errstate(all="ignore"):
             return function(*arguments)
     except Exception as error:
         own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.name == function.__name__]
         raise CompilationError(
-            f"{who}: {name} fails in plain Python with {type(error).__name__}: {error}"
+            f"{speaker()}: {name} fails in plain Python with {type(error).__name__}: {error}"
             f"{_place(own[-1].filename, own[-1].lineno) if own else ''}\n"
             f"  expected signature: {expected}\n  call it yourself on that datum and correct it"
         ) from error
 
 
-def _compile(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str, *, who: str) -> Any:
+def _compile(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str) -> Any:
     try:
         return _compiled_alone(function, tuple(_type(argument) for argument in arguments))
     except Exception as error:  # numba's errors, and others that its internals raise
         raise CompilationError(
-            f"{who}: {name} does not compile: {compiler_says(error)}\n  expected signature: {expected}\n"
+            f"{speaker()}: {name} does not compile: {compiler_says(error)}\n  expected signature: {expected}\n"
             "  use plain loops, NumPy and math functions that numba supports, decorate functions that it calls by "
             "numba.njit, and pass data through the data argument"
         ) from error

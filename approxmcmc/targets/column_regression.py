@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from approxmcmc.contracts import PredictiveTarget
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import as_source
 from approxmcmc.targets.blocks import files_of
@@ -49,6 +50,7 @@ class ColumnRegression(Regression, PredictiveTarget):
     size_name: str = "size"
     """What messages and the trace call a second number of each row, such as trials."""
 
+    @names_itself()
     def _read(
         self,
         X: Any,
@@ -62,16 +64,14 @@ class ColumnRegression(Regression, PredictiveTarget):
         has_other_intercept: bool = False,
     ) -> GivenRows:
         """Return the checked arguments of the user's, and keep what a worker needs to read them again."""
-        who = type(self).__name__
-        check_same_index(who, X=X, y=y, offset=offset, weights=weights, **{self.size_name: size})
+        check_same_index(X=X, y=y, offset=offset, weights=weights, **{self.size_name: size})
         y, offset, size, weights = (response_source(column) for column in (y, offset, size, weights))
-        response = checked_array(y, "y", who=who).astype(np.float64, copy=False)
+        response = checked_array(y, "y").astype(np.float64, copy=False)
         columns = read_columns(
             X,
             response,
             intercept=intercept,
             coef_names=coef_names,
-            who=who,
             has_other_intercept=has_other_intercept,
         )
         self.given = kept((columns.designs, offset, size, weights, y))
@@ -80,18 +80,20 @@ class ColumnRegression(Regression, PredictiveTarget):
         sizes = None if size is None else self._floats(size, self.size_name, len(response))
         return GivenRows(columns, response, offset, sizes, weights)
 
+    @names_itself()
     def _place_given(self, rows: GivenRows) -> None:
         """Check and store the rows that `_read` returned."""
-        parts = rows.columns.parts(len(rows.y), who=type(self).__name__)
+        parts = rows.columns.parts(len(rows.y))
         self._place(parts, rows.offset, rows.size, rows.weights, rows.y)
 
+    @names_itself()
     def _place(
         self, parts: list[PredictorPart], offset: Any, size: np.ndarray | None, weights: Any, y: np.ndarray
     ) -> None:
         """Check and store rows."""
         if offset is not None:
             parts = [*parts, PredictorPart(None, self._floats(offset, "offset", len(y))[:, None])]
-        known_weights = None if weights is None else checked_weights(weights, len(y), who=type(self).__name__)
+        known_weights = None if weights is None else checked_weights(weights, len(y))
         self._set_rows(self._design_of(parts, len(y)), (self._checked_responses(y, size),), known_weights)
 
     @abc.abstractmethod
@@ -110,71 +112,70 @@ class ColumnRegression(Regression, PredictiveTarget):
         """Return rows to predict."""
         return RowsOfDesign(design, self.likelihood.single, size=size, labels=labels)
 
+    @names_itself()
     def _floats(self, values: Any, name: str, n: int) -> np.ndarray:
         """Return n numbers of the user's as floats."""
-        who = type(self).__name__
-        array = checked_array(values, name, who=who).astype(np.float64, copy=False)
+        array = checked_array(values, name).astype(np.float64, copy=False)
         if array.shape != (n,):
-            raise InvalidInputError(f"{who}: {name} must hold {n} numbers, as y does, found shape {array.shape}")
+            raise InvalidInputError(f"{speaker()}: {name} must hold {n} numbers, as y does, found shape {array.shape}")
         return array
 
+    @names_itself()
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
         """Return this model, with the same variables, for other data: (designs, offset, size, weights, y)."""
         designs, offset, size, weights, y = given
         other = copy.copy(self)
         other.given = None
-        other._place(parts_of_designs(designs, n_obs, who=type(self).__name__), offset, size, weights, y)
+        other._place(parts_of_designs(designs, n_obs), offset, size, weights, y)
         return other
 
+    @names_itself("predict for {}")
     def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfDesign:
         """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.
 
         New rows may have an ``offset`` (by default 0), and need sizes if the target's rows have them.
         """
-        who = f"predict for {type(self).__name__}"
         own_sizes = self._sizes
         if rows is None:
-            refuse_columns(columns, who=who)
+            refuse_columns(columns)
             return self._rows_of(self.design, size=own_sizes).of_weighted(self.weights)
         offset = columns.pop("offset", None)
         size = columns.pop(self.size_name, None) if own_sizes is not None else None
-        refuse_columns(columns, who=who)
-        check_same_index(who, rows=rows, offset=offset, **{self.size_name: size})
-        parts = parts_of_new_rows(
-            rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who
-        )
+        refuse_columns(columns)
+        check_same_index(rows=rows, offset=offset, **{self.size_name: size})
+        parts = parts_of_new_rows(rows, self.variables, self.reference_levels, has_intercept=self.has_intercept)
         n = len(rows)
         if offset is not None:
             parts.append(PredictorPart(None, self._floats(offset, "offset", n)[:, None]))
         if own_sizes is not None and size is None:
-            raise InvalidInputError(f"{who}: the new rows need {self.size_name}=, one number for each row")
+            raise InvalidInputError(f"{speaker()}: the new rows need {self.size_name}=, one number for each row")
         sizes = None if size is None else self._floats(size, self.size_name, n)
         return self._rows_of(self._design_of(parts, n), size=sizes, labels=labels_of_rows(rows))
 
+    @names_itself("append to {}")
     def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, weights: Any = None, **columns: Any) -> Self:
         """Return the target of new rows alone: a table or matrix as X, responses, offsets, weights and sizes."""
-        who = f"append to {type(self).__name__}"
         has_sizes = self._sizes is not None
         size = columns.pop(self.size_name, None) if has_sizes else None
-        refuse_columns(columns, who=who)
+        refuse_columns(columns)
         has_offset = self.design.dim in self.design.predictors[0].places
         has_weights = self.weights is not None
         further = {"offset": (has_offset, offset), "weights": (has_weights, weights), self.size_name: (has_sizes, size)}
-        same_columns(who, further)
-        check_same_index(who, X=X, y=y, offset=offset, weights=weights, **{self.size_name: size})
-        response = self._responses_to_append(in_memory(y), who=who)
+        same_columns(further)
+        check_same_index(X=X, y=y, offset=offset, weights=weights, **{self.size_name: size})
+        response = self._responses_to_append(in_memory(y))
         if len(X) != len(response):
-            raise InvalidInputError(f"{who}: X has {len(X)} rows, and y has {len(response)}")
-        parts = parts_of_new_rows(X, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who)
+            raise InvalidInputError(f"{speaker()}: X has {len(X)} rows, and y has {len(response)}")
+        parts = parts_of_new_rows(X, self.variables, self.reference_levels, has_intercept=self.has_intercept)
         sizes = None if size is None else self._floats(in_memory(size), self.size_name, len(response))
         other = copy.copy(self)
         other._start_anew(files_of((as_source(X), as_source(y))))
         other._place(parts, in_memory(offset), sizes, in_memory(weights), response)
         return other
 
-    def _responses_to_append(self, y: Any, *, who: str) -> np.ndarray:
+    def _responses_to_append(self, y: Any) -> np.ndarray:
         """Return the responses of new rows as numbers, as `_checked_responses` reads them."""
-        return checked_array(y, "y", who=who).astype(np.float64, copy=False)
+        return checked_array(y, "y").astype(np.float64, copy=False)
 
     @property
     def _sizes(self) -> np.ndarray | None:

@@ -111,9 +111,9 @@ class OrderedPrior(PriorOfNumbers):
     slopes = add_slopes
     known: Scales
 
-    def __init__(self, scale: float, cutpoint_scale: float, n_cutpoints: int, *, who: str) -> None:
-        super().__init__(scale, None, who=who)
-        self.cutpoint_scale = checked_prior_scale(cutpoint_scale, "cutpoint_scale", who=who)
+    def __init__(self, scale: float, cutpoint_scale: float, n_cutpoints: int) -> None:
+        super().__init__(scale, None)
+        self.cutpoint_scale = checked_prior_scale(cutpoint_scale, "cutpoint_scale")
         self.known = Scales(1.0 / self.scale**2, 1.0 / self.cutpoint_scale**2, n_cutpoints)
 
     @property

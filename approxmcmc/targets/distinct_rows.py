@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from approxmcmc.contracts import TermWork
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.files.grown_arrays import followed_by
 from approxmcmc.targets.blocks import Blocks
 from approxmcmc.targets.equal_rows import EqualRows, KnownRows, equal_rows, merged_rows
@@ -101,9 +102,10 @@ class DistinctRows(StandsForRows, Regression):
         joined._set_rows(design.followed_by(fresh), responses, weights)
         return joined
 
+    @names_itself("remove from {}")
     def remove(self, block: str) -> Self:
         """Return the distinct rows without those of a block: the weights of the other blocks are added again."""
-        k = self.blocks.place(block, who=f"remove from {type(self).__name__}")
+        k = self.blocks.place(block)
         rest = copy.copy(self)
         rest._rows = self._rows.remove(block)
         rest.n_rows = rest._rows.n_obs

@@ -11,6 +11,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledEstimator, CompiledTarget, EstimatedTarget, TwinnedTarget, content_hash
 from approxmcmc.contracts.arguments import is_number, naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.engine.compiler.compile import allocating
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.errors import ApproxMCMCError, CompilationError, IncompatibleError, InvalidInputError
@@ -53,39 +54,41 @@ class _EstimatedTarget(NotesItsData, EstimatedTarget, TwinnedTarget):
         var_names: Sequence[str] | None = None,
         initial_point: Any = None,
     ) -> None:
-        who = type(self).__name__
-        self._estimate = plain_function(estimate, "estimate", who=who)
-        self.prior = Prior(1.0, logprior, who=who, name="logprior")
-        dim = checked_dimension(dim, "dim", who=who)
-        self.n_obs = positive_integer(n_obs, "n_obs", who=who)
-        self.n_terms = self.n_obs if n_terms is None else positive_integer(n_terms, "n_terms", who=who)
-        self.data = checked_arrays(data, "data", who=who)
-        self.variables = named_variables(dim, var_names, {}, {}, who=who)
+        self._estimate = plain_function(estimate, "estimate")
+        self.prior = Prior(1.0, logprior, name="logprior")
+        dim = checked_dimension(dim, "dim")
+        self.n_obs = positive_integer(n_obs, "n_obs")
+        self.n_terms = self.n_obs if n_terms is None else positive_integer(n_terms, "n_terms")
+        self.data = checked_arrays(data, "data")
+        self.variables = named_variables(dim, var_names, {}, {})
         self._log_likelihood = log_likelihood
-        start = np.zeros(dim) if initial_point is None else checked_array(initial_point, "initial_point", who=who)
+        start = np.zeros(dim) if initial_point is None else checked_array(initial_point, "initial_point")
         self._initial_point = start.astype(np.float64)
         if self._initial_point.shape != (dim,):
-            raise InvalidInputError(f"{who}: initial_point must have shape ({dim},), found {self._initial_point.shape}")
+            raise InvalidInputError(
+                f"{speaker()}: initial_point must have shape ({dim},), found {self._initial_point.shape}"
+            )
         self.prior.compile(dim)
         self._check_estimate()
         self._check_log_likelihood()
 
+    @names_itself()
     def _check_estimate(self) -> None:
         """Compile the function on its own, and compare it with plain Python on equal random numbers."""
         points = [self._initial_point] * (2 if self.of == "ratio" else 1)
         arguments = (np.random.default_rng(0), *points, self.data)
-        check_compiles(self._estimate, "estimate", arguments, self.signature, who=type(self).__name__)
+        check_compiles(self._estimate, "estimate", arguments, self.signature)
 
+    @names_itself()
     def _check_log_likelihood(self) -> None:
         """Call the function once: it would otherwise fail at the first audit, in the middle of a run."""
-        who = type(self).__name__
         try:
             self.log_likelihood(self._initial_point)
         except ApproxMCMCError:
             raise
         except Exception as error:
             raise CompilationError(
-                f"{who}: log_likelihood fails at the initial point with {type(error).__name__}: {error}\n"
+                f"{speaker()}: log_likelihood fails at the initial point with {type(error).__name__}: {error}\n"
                 f"  expected signature: log_likelihood(theta) -> float; call it yourself on {self._initial_point}"
             ) from error
 

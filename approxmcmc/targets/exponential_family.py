@@ -23,6 +23,7 @@ from approxmcmc.contracts import (
     TwinnedTarget,
     content_hash,
 )
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.compile import bind
 from approxmcmc.engine.terms.batches import LOG_PRIOR
@@ -45,16 +46,18 @@ def make_uniform_log_prior(low: float, high: float) -> Callable[[np.ndarray], fl
 class FamilyPrior:
     """Independent N(0, scale^2), flat if the scale is infinite, or uniform between two bounds."""
 
-    def __init__(self, scale: float | None, bounds: Any, *, who: str) -> None:
+    def __init__(self, scale: float | None, bounds: Any) -> None:
         if (scale is None) == (bounds is None):
             raise InvalidInputError(
-                f"{who}: needs prior_scale (inf for a flat prior) or prior_bounds=(low, high), one of the two; found "
-                f"prior_scale={scale!r}, prior_bounds={bounds!r}"
+                f"{speaker()}: needs prior_scale (inf for a flat prior) or prior_bounds=(low, high), one of the two; "
+                f"found prior_scale={scale!r}, prior_bounds={bounds!r}"
             )
-        self.normal = None if scale is None else Prior(scale, None, who=who)
+        self.normal = None if scale is None else Prior(scale, None)
         limits = None if bounds is None else np.asarray(bounds, dtype=np.float64)
         if limits is not None and not (limits.shape == (2,) and -math.inf < limits[0] < limits[1] < math.inf):
-            raise InvalidInputError(f"{who}: prior_bounds must be two finite numbers, low < high, found {bounds!r}")
+            raise InvalidInputError(
+                f"{speaker()}: prior_bounds must be two finite numbers, low < high, found {bounds!r}"
+            )
         self.bounds = None if limits is None else (float(limits[0]), float(limits[1]))
 
     def compile(self, dim: int) -> Any:
@@ -225,7 +228,7 @@ class AuxiliaryChain(Component):
         for name in ("n_updates", "thin"):
             value = getattr(self, name)
             if name == "n_updates" or value is not None:
-                checked_integer(value, name, who="AuxiliaryChain", needed="a positive integer")
+                checked_integer(value, name, needed="a positive integer")
         for name, allowed in (("start", STARTS), ("move", MOVES)):
             if getattr(self, name) not in allowed:
                 raise InvalidInputError(
@@ -233,10 +236,10 @@ class AuxiliaryChain(Component):
                 )
 
 
-def checked_auxiliary(auxiliary: Any, who: str) -> Any:
+def checked_auxiliary(auxiliary: Any) -> Any:
     """Return "auto", "exact" or an `AuxiliaryChain`; raise on anything else."""
     if isinstance(auxiliary, AuxiliaryChain) or auxiliary in ("auto", "exact"):
         return auxiliary
     raise InvalidInputError(
-        f'{who}: auxiliary must be "auto", "exact" or AuxiliaryChain(n_updates, start), found {auxiliary!r}'
+        f'{speaker()}: auxiliary must be "auto", "exact" or AuxiliaryChain(n_updates, start), found {auxiliary!r}'
     )

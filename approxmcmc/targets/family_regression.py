@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.family import Family
 from approxmcmc.families.weighted import observe_weighted
@@ -48,6 +49,7 @@ class FamilyRegression(ColumnRegression, Describable):
         What messages and the trace call the sizes.
     """
 
+    @names_itself()
     def __init__(
         self,
         family: Family,
@@ -66,28 +68,29 @@ class FamilyRegression(ColumnRegression, Describable):
         size: Any = None,
         size_name: str = "size",
     ) -> None:
-        who = type(self).__name__
         self.size_name = size_name
         rows = {"offset": offset, "size": size, "weights": weights}
         checked_rows = self._read(X, y, intercept=intercept, coef_names=coef_names, **rows)
         variables = checked_rows.columns.variables
-        self.prior = Prior(prior_scale, prior, who=who)
+        self.prior = Prior(prior_scale, prior)
         self.prior_scale = prior_scale
         self.shape_name = None if shape is not None else shape_name
         self.shape_scale = shape_scale
         for name, value in ((shape_name, shape), (f"{shape_name}_scale", shape_scale)):
             if value is not None and not 0.0 < value < math.inf:
-                raise InvalidInputError(f"{who}: {name} must be positive and finite, found {value!r}")
+                raise InvalidInputError(f"{speaker()}: {name} must be positive and finite, found {value!r}")
         if shape is not None:
             self.variables = variables
         elif shape_name in variables.shapes:
-            raise InvalidInputError(f"{who}: {shape_name!r} is the name of the shape; rename the column {shape_name!r}")
+            raise InvalidInputError(
+                f"{speaker()}: {shape_name!r} is the name of the shape; rename the column {shape_name!r}"
+            )
         else:
             shapes = {**variables.shapes, shape_name: ()}
             self.variables = WithPositive(shapes, variables.dims, variables.coords, positive=shape_name)
             if prior is None:
                 self.prior = self._prior_with_shape()
-        check_names(self.variables, who=who)
+        check_names(self.variables)
         if shape is None:
             self.likelihood = ShapeLikelihood(family)
         else:
@@ -111,13 +114,13 @@ class FamilyRegression(ColumnRegression, Describable):
         means[-1] = math.log(self.shape_scale)
         return NormalPrior(means, scales)
 
+    @names_itself()
     def _checked_responses(self, y: np.ndarray, size: np.ndarray | None) -> np.ndarray:
         """Return the responses, or y + i size; raise unless the family has them."""
-        who = type(self).__name__
         if size is not None and not np.all((size >= 1.0) & (size == np.round(size))):
             row = int(np.argmin((size >= 1.0) & (size == np.round(size))))
             raise InvalidInputError(
-                f"{who}: {self.size_name} must be integers from 1, found {size[row]:g} in row {row}"
+                f"{speaker()}: {self.size_name} must be integers from 1, found {size[row]:g} in row {row}"
             )
         y = self.coded(y)
         family = self._single.family
@@ -125,7 +128,7 @@ class FamilyRegression(ColumnRegression, Describable):
         if not np.all(fits):
             row = int(np.argmin(fits))
             raise InvalidInputError(
-                f"{who}: y must be {family.support}, found {y[row]:g} in row {row}"
+                f"{speaker()}: y must be {family.support}, found {y[row]:g} in row {row}"
                 + ("" if size is None else f", with {self.size_name} {size[row]:g}")
             )
         return y if size is None else y + 1j * size
@@ -260,13 +263,13 @@ class BinaryRegression(PlainRegression):
         """Take the code of the responses."""
         self.has_negative = form["has_negative"]
 
-    def _responses_to_append(self, y: Any, *, who: str) -> np.ndarray:
+    def _responses_to_append(self, y: Any) -> np.ndarray:
         """Return the responses of new rows; raise if they are coded otherwise than those of the target."""
-        response = super()._responses_to_append(y, who=who)
+        response = super()._responses_to_append(y)
         needed = {-1.0, 1.0} if self.has_negative else {0.0, 1.0}
         if not np.isin(response, list(needed)).all():
             raise InvalidInputError(
-                f"{who}: y must be coded {sorted(needed)}, as in the rows of the target, found "
+                f"{speaker()}: y must be coded {sorted(needed)}, as in the rows of the target, found "
                 f"{sorted(set(response.tolist()))[:5]}"
             )
         return (response + 1.0) / 2.0 if self.has_negative else response

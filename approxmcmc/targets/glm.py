@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.user import of_user
 from approxmcmc.targets.checks import CHECKED_ROWS, check_compiles, check_gradient, plain_function
@@ -90,10 +91,10 @@ class GLMTarget(FamilyRegression):
         simulate: Callable[[np.random.Generator, np.ndarray], Any] | None = None,
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
-        self.responses_of_user = ResponsesOfUser(mean, simulate, who="GLMTarget")
-        loglik = plain_function(loglik_eta, "loglik_eta", who="GLMTarget")
+        self.responses_of_user = ResponsesOfUser(mean, simulate)
+        loglik = plain_function(loglik_eta, "loglik_eta")
         if derivatives_eta is not None:
-            derivatives_eta = plain_function(derivatives_eta, "derivatives_eta", who="GLMTarget")
+            derivatives_eta = plain_function(derivatives_eta, "derivatives_eta")
         self.pymc_model = pymc_model
         third = None if callable(third_derivative_bound) else third_derivative_bound
         within = _within(third_derivative_bound) if callable(third_derivative_bound) else None
@@ -120,7 +121,7 @@ class GLMTarget(FamilyRegression):
             weights=weights,
         )
         arguments = (0.25, float(self._y[0]))
-        check_compiles(loglik, "loglik_eta", arguments, "loglik_eta(eta, y) -> float", who="GLMTarget")
+        check_compiles(loglik, "loglik_eta", arguments, "loglik_eta(eta, y) -> float")
         for response in self._some_responses():
             self._refuse_false_bounds(response)
 
@@ -198,13 +199,14 @@ class GLMTarget(FamilyRegression):
                 self._check_slope(float(y))
         return super()._term_gradients()
 
+    @names_itself()
     def _check_slope(self, y: float) -> None:
         def add_slope(eta: np.ndarray, out: np.ndarray) -> None:
             out[0] += self._single.derivatives(eta[0], y)[0]
 
         name = f"the first of derivatives_eta at y = {y:g}"
         at = np.array([0.25])
-        check_gradient(lambda eta: self._single.loglik(eta[0], y), add_slope, at, name, ["eta"], who="GLMTarget")
+        check_gradient(lambda eta: self._single.loglik(eta[0], y), add_slope, at, name, ["eta"])
 
     def to_pymc(self) -> Any:
         """Return the `pymc.Model` that the user supplied."""

@@ -20,6 +20,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledBound
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, VECTOR, closure, compiled, kernel, type_of
 from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor, log_terms_type
 from approxmcmc.errors import InvalidInputError
@@ -251,9 +252,9 @@ def _compile_minorant(
     )
 
 
-def check_kind(kind: str, kinds: tuple[str, ...], at: np.ndarray | None, *, who: str) -> None:
+def check_kind(kind: str, kinds: tuple[str, ...], at: np.ndarray | None) -> None:
     """Raise if a target does not have this kind of bound, or a tuned bound has no theta to touch at."""
     if kind not in kinds:
-        raise InvalidInputError(f"{who}: bound must be one of {kinds}, found {kind!r}")
+        raise InvalidInputError(f"{speaker()}: bound must be one of {kinds}, found {kind!r}")
     if kind in ("tuned", "taylor") and at is None:
-        raise InvalidInputError(f"{who}: the bound {kind!r} needs the theta at which it touches the likelihood")
+        raise InvalidInputError(f"{speaker()}: the bound {kind!r} needs the theta at which it touches the likelihood")

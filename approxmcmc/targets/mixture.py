@@ -99,7 +99,7 @@ class GaussianMixture(TallDataTarget):
 
     @naming_the_arguments
     def __init__(self, x: Any, *, variance: float = 2.0, temperature: float = 1.0) -> None:
-        x = checked_array(x, "x", who="GaussianMixture").astype(np.float64, copy=False)
+        x = checked_array(x, "x").astype(np.float64, copy=False)
         if x.ndim != 1 or not x.size:
             raise InvalidInputError(f"GaussianMixture: x must have shape (n,), n >= 1, found {x.shape}")
         for name, value in (("variance", variance), ("temperature", temperature)):
@@ -112,7 +112,7 @@ class GaussianMixture(TallDataTarget):
         self.data = (x, np.array([0.5 / self.variance, 1.0 / self.temperature, constant]))
         self.n_obs = x.size
         self.variables = Variables({"theta1": (), "theta2": ()})
-        self.prior = Prior(1.0, _log_prior, who="GaussianMixture", gradient=_grad_log_prior)
+        self.prior = Prior(1.0, _log_prior, gradient=_grad_log_prior)
 
     @classmethod
     def simulated(

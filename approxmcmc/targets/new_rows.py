@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import Variables
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import DataSource, as_source
 from approxmcmc.targets.checks import checked_array
@@ -13,7 +14,7 @@ from approxmcmc.targets.predictors.assemble import PredictorPart, codes_of, labe
 
 
 def parts_of_new_rows(
-    X: Any, variables: Variables, reference_levels: Mapping[str, str], *, has_intercept: bool, who: str
+    X: Any, variables: Variables, reference_levels: Mapping[str, str], *, has_intercept: bool
 ) -> list[PredictorPart]:
     """Return the contribution of each variable to a predictor of new rows.
 
@@ -27,8 +28,6 @@ def parts_of_new_rows(
         The level with effect 0 of each column that has one.
     has_intercept
         Whether the first entry of ``beta`` is an intercept.
-    who
-        What messages call the caller.
 
     Raises
     ------
@@ -41,21 +40,21 @@ def parts_of_new_rows(
     if table is None:
         table = X
     if not hasattr(table, "columns"):
-        return [_matrix_part(table, slopes, names, has_intercept=has_intercept, who=who)]
-    _refuse_missing_columns(table, [*slopes, *names], who=who)
+        return [_matrix_part(table, slopes, names, has_intercept=has_intercept)]
+    _refuse_missing_columns(table, [*slopes, *names])
     n = len(table)
     if n == 0:
-        raise InvalidInputError(f"{who}: the new rows are an empty table")
+        raise InvalidInputError(f"{speaker()}: the new rows are an empty table")
     parts = []
     if _has_beta(variables):
         numbers = in_memory(_selected(table, slopes)) if slopes else np.empty((n, 0))
-        numbers = checked_array(numbers, "the new rows", who=who)
+        numbers = checked_array(numbers, "the new rows")
         parts.append(_slopes(numbers, has_intercept=has_intercept))
     for name in names:
         labels = [str(label) for label in variables.coords[f"{name}_dim"]]
         reference = reference_levels.get(name)
         levels = labels if reference is None else [reference, *labels]
-        codes = _codes_among(table, name, levels, who=who)
+        codes = _codes_among(table, name, levels)
         parts.append(PredictorPart(name, codes=codes if reference is None else codes - 1))
     return parts
 
@@ -66,26 +65,26 @@ def in_memory(rows: Any) -> Any:
     return rows if source is None else source.rows(0, len(source))
 
 
-def same_columns(who: str, columns: Mapping[str, tuple[bool, Any]]) -> None:
+def same_columns(columns: Mapping[str, tuple[bool, Any]]) -> None:
     """Raise unless new rows have the further numbers that the rows of the target have, such as offsets, and no others.
 
     `columns` holds for each name whether the target has it, and what was given.
     """
     for name, (has_it, column) in columns.items():
         if has_it and column is None:
-            raise InvalidInputError(f"{who}: the rows of the target have {name}, so the new rows need {name}=")
+            raise InvalidInputError(f"{speaker()}: the rows of the target have {name}, so the new rows need {name}=")
         if column is not None and not has_it:
             raise InvalidInputError(
-                f"{who}: the rows of the target have no {name}, so {name}= cannot be given for the new ones; make the "
-                f"target with {name}= for all rows, zeros or ones for rows without"
+                f"{speaker()}: the rows of the target have no {name}, so {name}= cannot be given for the new ones; "
+                f"make the target with {name}= for all rows, zeros or ones for rows without"
             )
 
 
-def refuse_columns(columns: Mapping[str, Any], *, who: str) -> None:
+def refuse_columns(columns: Mapping[str, Any]) -> None:
     """Raise if rows to predict or to append were given columns that the rows of the target do not have."""
     refused = [name for name, column in columns.items() if column is not None]
     if refused:
-        raise InvalidInputError(f"{who}: these rows take no {' and no '.join(refused)}")
+        raise InvalidInputError(f"{speaker()}: these rows take no {' and no '.join(refused)}")
 
 
 def labels_of_rows(X: Any) -> list[Any] | None:
@@ -107,21 +106,23 @@ def _selected(table: Any, names: list[str]) -> Any:
     return table[[by_text[name] for name in names]]
 
 
-def _refuse_missing_columns(table: Any, needed: list[str], *, who: str) -> None:
+def _refuse_missing_columns(table: Any, needed: list[str]) -> None:
     present = [str(name) for name in table.columns]
     missing = [name for name in needed if name not in present]
     if missing:
-        raise InvalidInputError(f"{who}: the new rows lack the columns {missing}; they have {present}")
+        raise InvalidInputError(f"{speaker()}: the new rows lack the columns {missing}; they have {present}")
 
 
-def _matrix_part(X: Any, slopes: list[str], names: list[str], *, has_intercept: bool, who: str) -> PredictorPart:
+def _matrix_part(X: Any, slopes: list[str], names: list[str], *, has_intercept: bool) -> PredictorPart:
     """Return the slopes of a matrix without names of columns."""
     if names:
-        raise InvalidInputError(f"{who}: the target has the columns {[*slopes, *names]}; give a table with these names")
-    numbers = checked_array(X, "the new rows", who=who)
+        raise InvalidInputError(
+            f"{speaker()}: the target has the columns {[*slopes, *names]}; give a table with these names"
+        )
+    numbers = checked_array(X, "the new rows")
     if numbers.ndim != 2 or numbers.shape[1] != len(slopes) or not len(numbers):
         raise InvalidInputError(
-            f"{who}: the new rows must have the shape (n, {len(slopes)}), one column for each of {slopes}, found "
+            f"{speaker()}: the new rows must have the shape (n, {len(slopes)}), one column for each of {slopes}, found "
             f"{numbers.shape}"
         )
     return _slopes(numbers, has_intercept=has_intercept)
@@ -132,7 +133,7 @@ def _slopes(numbers: np.ndarray, *, has_intercept: bool) -> PredictorPart:
     return PredictorPart("beta", np.concatenate([*columns, numbers], axis=1).astype(np.float64))
 
 
-def _codes_among(table: Any, name: str, levels: list[str], *, who: str) -> np.ndarray:
+def _codes_among(table: Any, name: str, levels: list[str]) -> np.ndarray:
     """Return the index of each row's category among the target's `levels`."""
     column = _selected(table, [name])
     column = column[column.columns[0]]
@@ -140,7 +141,7 @@ def _codes_among(table: Any, name: str, levels: list[str], *, who: str) -> np.nd
         missing = np.flatnonzero(column.isna())
         if len(missing):
             raise InvalidInputError(
-                f"{who}: column {name!r} of the new rows has {len(missing)} missing value(s), the first in row "
+                f"{speaker()}: column {name!r} of the new rows has {len(missing)} missing value(s), the first in row "
                 f"{missing[0]}"
             )
         column = column.astype("category")
@@ -152,7 +153,7 @@ def _codes_among(table: Any, name: str, levels: list[str], *, who: str) -> np.nd
     if len(unknown):
         row = int(unknown[0])
         raise InvalidInputError(
-            f"{who}: column {name!r} of the new rows has {levels_of_column[codes[row]]!r} in row {row}, which no row "
-            f"of the target had: its levels are {levels[:20]}"
+            f"{speaker()}: column {name!r} of the new rows has {levels_of_column[codes[row]]!r} in row {row}, which no "
+            f"row of the target had: its levels are {levels[:20]}"
         )
     return places_of_codes

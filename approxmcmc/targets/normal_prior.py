@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import content_hash
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.compiler.pinned import with_context
 from approxmcmc.engine.terms.batches import LOG_PRIOR
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT
@@ -77,8 +78,9 @@ class NormalPrior(PriorOfNumbers):
     slopes = add_slopes
     known: Normals
 
+    @names_itself()
     def __init__(self, mean: np.ndarray, scale: np.ndarray) -> None:
-        super().__init__(1.0, None, who="NormalPrior")
+        super().__init__(1.0, None)
         self.scale = float("nan")  # parameters have different scales
         self.known = Normals(np.array(mean, dtype=np.float64), 1.0 / np.square(np.array(scale, dtype=np.float64)))
 

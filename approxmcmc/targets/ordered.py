@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.ordered import first_cutpoints
 from approxmcmc.families.weighted import observe_weighted
@@ -58,7 +59,7 @@ def ordered_categories(y: Any) -> Categories:
         numbers = np.arange(len(labels), dtype=np.float64)
     else:
         y = response_source(y)
-        numbers = np.unique(checked_array(y, "y", who=WHO)).astype(np.float64)
+        numbers = np.unique(checked_array(y, "y")).astype(np.float64)
         if (numbers != np.round(numbers)).any():
             raise InvalidInputError(
                 f"{WHO}: y must hold categories, as integers or as an ordered column of categories; found "
@@ -160,11 +161,11 @@ class OrderedRegression(ColumnRegression, Describable):
             {**columns.coords, "cutpoint": between},
             ordered=CUTPOINTS,
         )
-        check_names(self.variables, who=WHO)
+        check_names(self.variables)
         if prior is None:
-            self.prior = OrderedPrior(prior_scale, cutpoint_scale, n_cutpoints, who=WHO)
+            self.prior = OrderedPrior(prior_scale, cutpoint_scale, n_cutpoints)
         else:
-            self.prior = Prior(prior_scale, prior, who=WHO)
+            self.prior = Prior(prior_scale, prior)
         self.likelihood = OrderedLikelihood(len(self.categories))
         self._place_given(checked_rows)
         counts = np.bincount(self._y, weights=self.weights, minlength=len(self.categories))
@@ -202,21 +203,21 @@ class OrderedRegression(ColumnRegression, Describable):
         self._numbers = np.array(form["numbers"])
         self._first_cutpoints = np.array(form["first_cutpoints"])
 
-    def _responses_to_append(self, y: Any, *, who: str) -> np.ndarray:
+    def _responses_to_append(self, y: Any) -> np.ndarray:
         """Return the categories of new rows as numbers; raise if the target has no cutpoint for one of them."""
         labels = getattr(getattr(y, "dtype", None), "categories", None)
         if labels is not None:
             if labels.tolist() != self.categories:
                 raise InvalidInputError(
-                    f"{who}: y must have the categories {self.categories}, in this order, found {labels.tolist()}"
+                    f"{speaker()}: y must have the categories {self.categories}, in this order, found {labels.tolist()}"
                 )
             y = codes_of(y)
-        numbers = super()._responses_to_append(y, who=who)
+        numbers = super()._responses_to_append(y)
         unknown = np.flatnonzero(~np.isin(numbers, self._numbers))
         if unknown.size:
             raise InvalidInputError(
-                f"{who}: y has {numbers[unknown[0]]:g} in row {unknown[0]}, which no row of the target had, so it "
-                f"has no cutpoint: its categories are {self.categories}; make the target from all rows"
+                f"{speaker()}: y has {numbers[unknown[0]]:g} in row {unknown[0]}, which no row of the target had, so "
+                f"it has no cutpoint: its categories are {self.categories}; make the target from all rows"
             )
         return numbers
 

@@ -16,6 +16,7 @@ from approxmcmc.contracts import (
     Target,
     TermWork,
 )
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.compiler.compile import type_of
 from approxmcmc.engine.files.grown_arrays import followed_by, without_rows
 from approxmcmc.engine.terms.batches import Data, log_terms_type
@@ -239,9 +240,10 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
         """The names of the lower bounds of the likelihood, for `Firefly`."""
         return self.likelihood.bound_kinds(self.responses)
 
+    @names_itself()
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Return the lower bound `kind` of the likelihood; a tuned one touches it at the theta `at`."""
-        check_kind(kind, self.bound_kinds, at, who=type(self).__name__)
+        check_kind(kind, self.bound_kinds, at)
         eta_0 = np.zeros(self.n_obs) if at is None else self.design.of_all_rows(at)[0]
         return bound_of_design(self.design, self.likelihood.minorant(kind, self.responses, eta_0))
 

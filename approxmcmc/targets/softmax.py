@@ -9,6 +9,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledBound, PredictiveTarget, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.weighted import observe_weighted
 from approxmcmc.sources import as_source
@@ -48,7 +49,7 @@ def classes_of(y: np.ndarray) -> np.ndarray:
 
 def prior_of(scale: float, prior: Callable[..., float] | None) -> Prior:
     """Return the prior of all coefficients; if `prior` is None, it is normal and its `scale` must be finite."""
-    checked = Prior(scale, prior, who=WHO)
+    checked = Prior(scale, prior)
     if prior is None and math.isinf(scale):
         raise InvalidInputError(
             f"{WHO}: prior_scale must be finite, found {scale}; a flat prior gives an improper posterior"
@@ -122,10 +123,10 @@ class SoftmaxRegression(Regression, PredictiveTarget, Describable):
         offset: Any = None,
         weights: Any = None,
     ) -> None:
-        check_same_index(WHO, X=X, y=y, offset=offset, weights=weights)
+        check_same_index(X=X, y=y, offset=offset, weights=weights)
         y, offset, weights = (response_source(column) for column in (y, offset, weights))
-        response = checked_array(y, "y", who=WHO)
-        columns = read_columns(X, response, intercept=intercept, coef_names=coef_names, who=WHO)
+        response = checked_array(y, "y")
+        columns = read_columns(X, response, intercept=intercept, coef_names=coef_names)
         self.given = kept((columns.designs, offset, weights, y))
         self.reference_levels = columns.reference_levels
         self.has_intercept = intercept
@@ -137,15 +138,17 @@ class SoftmaxRegression(Regression, PredictiveTarget, Describable):
         dims = {name: ("category", axis) for name, axis in columns.axes.items()}
         classes: dict[str, Any] = {"category": [int(label) for label in self._labels]}
         self.variables = Variables(shapes, dims, {**classes, **{axis: list(of) for axis, of in columns.coords.items()}})
-        check_names(self.variables, who=WHO)
-        self._place(columns.parts(len(response), who=WHO), offset, weights, response)
+        check_names(self.variables)
+        self._place(columns.parts(len(response)), offset, weights, response)
 
+    @names_itself()
     def _place(self, parts: list[PredictorPart], offset: Any, weights: Any, y: np.ndarray) -> None:
         """Store rows."""
         classes = np.searchsorted(self._labels, y).astype(np.int64, copy=False)
-        known_weights = None if weights is None else checked_weights(weights, len(y), who=WHO)
+        known_weights = None if weights is None else checked_weights(weights, len(y))
         self._set_rows(self._design_of(parts, offset, len(y)), (classes,), known_weights)
 
+    @names_itself()
     def _design_of(self, parts: list[PredictorPart], offset: Any, n: int) -> Design:
         """Return the design of n rows: a variable holds the entries of the first class, then those of the next."""
         shapes = self.variables.shapes
@@ -154,7 +157,7 @@ class SoftmaxRegression(Regression, PredictiveTarget, Describable):
             for k in range(self.n_classes)
         }
         if offset is not None:
-            offsets = checked_array(offset, "offset", who=WHO).astype(np.float64, copy=False)
+            offsets = checked_array(offset, "offset").astype(np.float64, copy=False)
             if offsets.shape != (n, self.n_classes):
                 raise InvalidInputError(
                     f"{WHO}: offset must have shape ({n}, {self.n_classes}), a column for each class (a number for "
@@ -188,49 +191,51 @@ class SoftmaxRegression(Regression, PredictiveTarget, Describable):
         columns = super().columns_of_form(form, n)
         return {**columns, "offset": np.zeros((n, len(form["classes"])))} if form["has_offset"] else columns
 
+    @names_itself("predict for {}")
+    @names_itself("predict for {}")
     def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfClasses:
         """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.
 
         New rows may have an ``offset``, by default 0.
         """
         offset = None if rows is None else columns.pop("offset", None)
-        refuse_columns(columns, who=f"predict for {WHO}")
+        refuse_columns(columns)
         axes = {"category": [int(label) for label in self._labels]}
         if rows is None:
             return RowsOfClasses(self.design, self.likelihood.single, axes=axes).of_weighted(self.weights)
-        parts = parts_of_new_rows(
-            rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=f"predict for {WHO}"
-        )
+        parts = parts_of_new_rows(rows, self.variables, self.reference_levels, has_intercept=self.has_intercept)
         design = self._design_of(parts, offset, len(rows))
         return RowsOfClasses(design, self.likelihood.single, labels=labels_of_rows(rows), axes=axes)
 
+    @names_itself("append to {}")
     def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, weights: Any = None) -> Self:
         """Return the target of new rows alone: a table or matrix as X, classes, offsets and weights."""
-        who = f"append to {WHO}"
         has_offset = any(self.design.dim in predictor.places for predictor in self.design.predictors)
-        same_columns(who, {"offset": (has_offset, offset), "weights": (self.weights is not None, weights)})
-        check_same_index(who, X=X, y=y, offset=offset, weights=weights)
-        classes = checked_array(in_memory(y), "y", who=who)
+        same_columns({"offset": (has_offset, offset), "weights": (self.weights is not None, weights)})
+        check_same_index(X=X, y=y, offset=offset, weights=weights)
+        classes = checked_array(in_memory(y), "y")
         if classes.ndim != 1 or len(X) != len(classes):
-            raise InvalidInputError(f"{who}: X has {len(X)} rows, and y has shape {classes.shape}")
+            raise InvalidInputError(f"{speaker()}: X has {len(X)} rows, and y has shape {classes.shape}")
         unknown = np.flatnonzero(~np.isin(classes, self._labels))
         if unknown.size:
             raise InvalidInputError(
-                f"{who}: y has the class {classes[unknown[0]]} in row {unknown[0]}, which no row of the target had, so "
-                f"it has no coefficients: the classes are {self._labels.tolist()}; make the target from all rows"
+                f"{speaker()}: y has the class {classes[unknown[0]]} in row {unknown[0]}, which no row of the target "
+                f"had, so it has no coefficients: the classes are {self._labels.tolist()}; make the target from all "
+                "rows"
             )
-        parts = parts_of_new_rows(X, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who)
+        parts = parts_of_new_rows(X, self.variables, self.reference_levels, has_intercept=self.has_intercept)
         other = copy.copy(self)
         other._start_anew(files_of((as_source(X), as_source(y))))
         other._place(parts, in_memory(offset), in_memory(weights), classes)
         return other
 
+    @names_itself()
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
         """Return this model, with its variables and classes, for other data: (designs, offset, weights, y)."""
         designs, offset, weights, y = given
         other = copy.copy(self)
         other.given = None
-        other._place(parts_of_designs(designs, n_obs, who=WHO), offset, weights, y)
+        other._place(parts_of_designs(designs, n_obs), offset, weights, y)
         return other
 
     def longest_gradients(self) -> np.ndarray:
@@ -242,9 +247,10 @@ class SoftmaxRegression(Regression, PredictiveTarget, Describable):
         lengths = math.sqrt(2.0) * self.design.row_norms()
         return lengths if self.weights is None else self.weights * lengths
 
+    @names_itself()
     def likelihood_bound(self, kind: str, at: np.ndarray | None) -> CompiledBound:
         """Return Boehning's lower bound of the likelihood: "tuned" touches it at `at`, "untuned" at 0."""
-        check_kind(kind, self.bound_kinds, at, who=WHO)
+        check_kind(kind, self.bound_kinds, at)
         theta_0 = np.zeros(self.design.dim) if kind == "untuned" or at is None else at
         shares_columns = isinstance(self.form, DenseClasses)
         entries = self._entries_of_classes()

@@ -42,11 +42,11 @@ class StandsForRows(TallDataTarget):
         """False: a term stands for many rows."""
         return False
 
-    def refuse_changed_data(self, who: str = "") -> None:
+    def refuse_changed_data(self, name: str = "") -> None:
         """Raise `InvalidInputError` if the rows were changed in place: `data` would still be those of the old rows."""
-        who = who or type(self).__name__
-        super().refuse_changed_data(who)
-        self._rows.refuse_changed_data(who)
+        name = name or type(self).__name__
+        super().refuse_changed_data(name)
+        self._rows.refuse_changed_data(name)
 
     def initial_point(self) -> np.ndarray:
         """Return the initial point of the target of single rows."""

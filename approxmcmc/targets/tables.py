@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import Variables
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import Arrays, DataSource, as_source
 from approxmcmc.sources.indicators import IndicatorColumns, Levels
@@ -72,20 +73,20 @@ class DesignColumns(NamedTuple):
         dims = {name: (axis,) for name, axis in self.axes.items()}
         return Variables(shapes, dims, {axis: list(labels) for axis, labels in self.coords.items()})
 
-    def parts(self, n: int, *, who: str) -> list[PredictorPart]:
+    def parts(self, n: int) -> list[PredictorPart]:
         """Return the contribution of each variable to a predictor of n rows."""
         if self.matrix is not None:
             return [PredictorPart("beta", self.matrix)]
-        return parts_of_designs(self.designs, n, who=who)
+        return parts_of_designs(self.designs, n)
 
 
-def parts_of_designs(designs: Mapping[str, Any], n: int, *, who: str) -> list[PredictorPart]:
+def parts_of_designs(designs: Mapping[str, Any], n: int) -> list[PredictorPart]:
     """Return the contribution of each variable to a predictor of n rows, from their designs."""
-    return [read_part(name, design, n, name, who=who) for name, design in designs.items()]
+    return [read_part(name, design, n, name) for name, design in designs.items()]
 
 
 def read_columns(
-    X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str, has_other_intercept: bool = False
+    X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, has_other_intercept: bool = False
 ) -> DesignColumns:
     """Return the variables of X, a matrix or a table of as many rows as the responses y.
 
@@ -93,28 +94,30 @@ def read_columns(
     """
     if categorical_columns(X):
         treats_all = intercept or has_other_intercept
-        return _of_table(X, intercept=intercept, treats_all=treats_all, coef_names=coef_names, who=who)
+        return _of_table(X, intercept=intercept, treats_all=treats_all, coef_names=coef_names)
     X = design_source(X, intercept=intercept)
-    matrix, _, labels = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
+    matrix, _, labels = design_matrix(X, y, intercept=intercept, coef_names=coef_names)
     source = X if isinstance(X, DataSource) else matrix
     return DesignColumns({"beta": source}, {"beta": tuple(labels)}, {}, matrix)
 
 
-def _of_table(X: Any, *, intercept: bool, treats_all: bool, coef_names: Any, who: str) -> DesignColumns:
+def _of_table(X: Any, *, intercept: bool, treats_all: bool, coef_names: Any) -> DesignColumns:
     if coef_names is not None:
-        raise InvalidInputError(f"{who}: coef_names is for arrays; leave it out, as the columns of a table have names")
+        raise InvalidInputError(
+            f"{speaker()}: coef_names is for arrays; leave it out, as the columns of a table have names"
+        )
     source = as_source(X)
     X = X if source is None else source
-    columns = {str(name): _levels(X, name, who=who) for name in categorical_columns(X)}
+    columns = {str(name): _levels(X, name) for name in categorical_columns(X)}
     slopes = [name for name in X.columns if str(name) not in columns]
     if "beta" in columns:
-        raise InvalidInputError(f"{who}: 'beta' is the name of the slopes; rename the column 'beta'")
+        raise InvalidInputError(f"{speaker()}: 'beta' is the name of the slopes; rename the column 'beta'")
     treated = list(columns) if treats_all else list(columns)[1:]
     designs = {name: Treatment(column) if name in treated else column for name, column in columns.items()}
     levels = {name: labels_of(column) for name, column in columns.items()}
     labels = {name: levels[name][1:] if name in treated else levels[name] for name in columns}
     if slopes or intercept:
-        designs = {"beta": _numbers(X, slopes, intercept=intercept, who=who), **designs}
+        designs = {"beta": _numbers(X, slopes, intercept=intercept), **designs}
         labels["beta"] = (*(["intercept"] if intercept else []), *map(str, slopes))
     return DesignColumns(designs, labels, {name: levels[name][0] for name in treated})
 
@@ -134,7 +137,7 @@ class NumberColumns(NamedTuple):
     variables: Variables
 
 
-def read_numbers(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None, who: str) -> NumberColumns:
+def read_numbers(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] | None) -> NumberColumns:
     """Return X as numbers: a column of text or categories becomes a column of 0 and 1 for each level with an effect.
 
     Such a column is called ``town[york]``. For models whose rows have one dense predictor.
@@ -142,7 +145,7 @@ def read_numbers(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] |
     reference_levels: Mapping[str, str] = {}
     variables: Variables | None = None
     if categorical_columns(X):
-        table = _of_table(X, intercept=intercept, treats_all=intercept, coef_names=coef_names, who=who)
+        table = _of_table(X, intercept=intercept, treats_all=intercept, coef_names=coef_names)
         reference_levels = table.reference_levels
         variables = table.variables
         intercept = False
@@ -150,19 +153,19 @@ def read_numbers(X: Any, y: Any, *, intercept: bool, coef_names: Sequence[str] |
         for variable in table.designs:
             labels = table.labels[variable]
             coef_names += labels if variable == "beta" else [f"{variable}[{label}]" for label in labels]
-        X = _matrix_of(table, len(X), who=who) if as_source(X) is None else _source_of(table, coef_names)
+        X = _matrix_of(table, len(X)) if as_source(X) is None else _source_of(table, coef_names)
     X = design_source(X, intercept=intercept)
-    matrix, response, names_of_columns = design_matrix(X, y, intercept=intercept, coef_names=coef_names, who=who)
+    matrix, response, names_of_columns = design_matrix(X, y, intercept=intercept, coef_names=coef_names)
     if variables is None:
         n_columns = len(names_of_columns)
         variables = Variables({"beta": (n_columns,)}, {"beta": ("coef",)}, {"coef": names_of_columns})
     return NumberColumns(X, matrix, response, names_of_columns, reference_levels, variables)
 
 
-def _matrix_of(table: DesignColumns, n: int, *, who: str) -> np.ndarray:
+def _matrix_of(table: DesignColumns, n: int) -> np.ndarray:
     """Return the columns of numbers and of 0 and 1 of a DataFrame with n rows."""
     columns = []
-    for part in table.parts(n, who=who):
+    for part in table.parts(n):
         if part.codes is None:
             assert part.X is not None
             columns.append(part.X)
@@ -235,7 +238,7 @@ def listed(levels: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={level}" for name, level in levels.items())
 
 
-def _numbers(X: Any, names: list[str], *, intercept: bool, who: str) -> Any:
+def _numbers(X: Any, names: list[str], *, intercept: bool) -> Any:
     """Return the columns `names` of X as one array or source of floats, with a first column of ones if `intercept`."""
     if isinstance(X, DataSource):
         if names:
@@ -244,11 +247,11 @@ def _numbers(X: Any, names: list[str], *, intercept: bool, who: str) -> Any:
             return table.with_ones("intercept") if intercept else table
         return np.ones((len(X), 1))
     columns = [np.ones((len(X), 1))] if intercept else []
-    columns += [checked_array(X[names], "X", who=who)] if names else []
+    columns += [checked_array(X[names], "X")] if names else []
     return np.concatenate(columns, axis=1).astype(np.float64)
 
 
-def _levels(X: Any, name: str, *, who: str) -> Any:
+def _levels(X: Any, name: str) -> Any:
     """Return the column `name` of a source, or of a DataFrame as categories, without levels that have no row.
 
     Raises if the column of a DataFrame holds no labels, has a missing value, or has a single level.
@@ -258,13 +261,13 @@ def _levels(X: Any, name: str, *, who: str) -> Any:
     try:
         column = X[name].astype("category").cat.remove_unused_categories()
     except TypeError as error:
-        raise InvalidInputError(f"{who}: column {name!r} holds neither numbers nor labels ({error})") from error
+        raise InvalidInputError(f"{speaker()}: column {name!r} holds neither numbers nor labels ({error})") from error
     if column.isna().any():
         row = int(np.flatnonzero(column.isna())[0])
         raise InvalidInputError(
-            f"{who}: column {name!r} has {int(column.isna().sum())} missing value(s), the first in row {row}; drop "
-            "these rows, or fill them with a separate level"
+            f"{speaker()}: column {name!r} has {int(column.isna().sum())} missing value(s), the first in row {row}; "
+            "drop these rows, or fill them with a separate level"
         )
     if len(column.cat.categories) < 2:
-        raise InvalidInputError(f"{who}: column {name!r} has one level, {column.iloc[0]!r}; leave it out")
+        raise InvalidInputError(f"{speaker()}: column {name!r} has one level, {column.iloc[0]!r}; leave it out")
     return column

@@ -21,6 +21,7 @@ from approxmcmc.contracts import (
     content_hash,
 )
 from approxmcmc.contracts.arguments import is_number
+from approxmcmc.contracts.speaker import speaker, speaking
 from approxmcmc.engine.compiler.compile import bind
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.terms.batches import LOG_PRIOR, prior_kernel
@@ -43,10 +44,12 @@ def is_prior_scale(value: Any) -> bool:
     return is_number(value) and float(value) > SMALLEST_SCALE
 
 
-def checked_prior_scale(value: Any, name: str, *, who: str, otherwise: str = "") -> float:
+def checked_prior_scale(value: Any, name: str, *, otherwise: str = "") -> float:
     """Return a standard deviation of normal priors; raise if it is invalid, and add the remedy `otherwise`."""
     if not is_prior_scale(value):
-        raise InvalidInputError(f"{who}: {name} must be positive, one number {SCALE_RULE}, found {value!r}{otherwise}")
+        raise InvalidInputError(
+            f"{speaker()}: {name} must be positive, one number {SCALE_RULE}, found {value!r}{otherwise}"
+        )
     return float(value)
 
 
@@ -83,8 +86,8 @@ class Prior:
         ``log_prior(theta) -> float`` up to a constant, -inf outside the support; plain Python, compiled here.
     gradient
         ``grad_log_prior(theta, out)``, which adds the gradient to `out`; None: central differences of `function`.
-    who, name
-        What messages call the target and the function.
+    name
+        What messages call the function; they call the target as when the prior was made.
     """
 
     is_graph = False
@@ -95,24 +98,24 @@ class Prior:
         scale: float,
         function: Callable[..., float] | None,
         *,
-        who: str,
         name: str = "prior",
         gradient: Callable[..., None] | None = None,
     ) -> None:
         self.scale = math.nan
         if function is None:
             otherwise = "; give any other prior as a function, prior=..."
-            self.scale = checked_prior_scale(scale, "prior_scale", who=who, otherwise=otherwise)
-        self.who = who
+            self.scale = checked_prior_scale(scale, "prior_scale", otherwise=otherwise)
+        self.speaker = speaker()
         self.name = name
-        self.function = None if function is None else plain_function(function, name, who=who)
-        self.gradient = None if gradient is None else plain_function(gradient, f"grad_{name}", who=who)
+        self.function = None if function is None else plain_function(function, name)
+        self.gradient = None if gradient is None else plain_function(gradient, f"grad_{name}")
 
     def compile(self, dim: int) -> Any:
         """Return the compiled ``log_prior(theta) -> float`` of `dim` parameters, after checking a user's function."""
         if self.function is None:
             return bind(make_gaussian_log_prior, 1.0 / self.scale**2, signature=LOG_PRIOR.signature)
-        check_compiles(self.function, self.name, (np.full(dim, 0.5),), f"{self.name}(theta) -> float", who=self.who)
+        with speaking(self.speaker):
+            check_compiles(self.function, self.name, (np.full(dim, 0.5),), f"{self.name}(theta) -> float")
         return prior_kernel(self.function)
 
     def compile_gradient(self, at: np.ndarray, labels: Sequence[str]) -> Any:
@@ -125,10 +128,10 @@ class Prior:
         if self.gradient is None:
             return difference_prior_gradient_kernel(self.function)
         name = f"grad_{self.name}"
-        check_fills(self.gradient, name, (at, np.zeros_like(at)), f"{name}(theta, out)", who=self.who)
-        kernel = prior_gradient_kernel(self.gradient)
-        log_prior = self.compile(at.size)
-        check_gradient(log_prior, kernel, at, name, labels, who=self.who)
+        with speaking(self.speaker):
+            check_fills(self.gradient, name, (at, np.zeros_like(at)), f"{name}(theta, out)")
+            kernel = prior_gradient_kernel(self.gradient)
+            check_gradient(self.compile(at.size), kernel, at, name, labels)
         return kernel
 
     def normal(self, dim: int) -> tuple[np.ndarray, np.ndarray] | None:

@@ -49,16 +49,16 @@ class NotesItsData:
         if name == "data":
             super().__setattr__("_as_made", tuple(map(fingerprint, value)))
 
-    def refuse_changed_data(self, who: str = "") -> None:
+    def refuse_changed_data(self, name: str = "") -> None:
         """Raise `InvalidInputError` if the checksum of an array in `data` has changed since the target was made.
 
-        A change in a row of a large array that `fingerprint` does not read, or in a file, is not seen. `who`: what the
+        A change in a row of a large array that `fingerprint` does not read, or in a file, is not seen. `name`: what the
         message calls the target, by default its class.
         """
         changed = [f"data[{k}]" for k, array in enumerate(self.data) if fingerprint(array) != self._as_made[k]]
         if changed:
             raise InvalidInputError(
-                f"{who or type(self).__name__}: its data were changed in place after the target was made, see "
+                f"{name or type(self).__name__}: its data were changed in place after the target was made, see "
                 f"{' and '.join(changed)}; make the target again from the new values, or give it copies, X.copy() and "
                 "y.copy()"
             )

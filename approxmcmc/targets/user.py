@@ -8,6 +8,7 @@ import numpy as np
 
 from approxmcmc.contracts import CompiledDifferenceBound, CompiledTermRange, TermWork
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.compiler.operations import LENGTH, operations
 from approxmcmc.engine.terms.batches import batch_kernel
@@ -120,50 +121,42 @@ class FunctionTarget(TallDataTarget):
         initial_point: Any = None,
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
-        self._loglik = plain_function(loglik, "loglik", who="FunctionTarget")
-        self._grad_loglik = (
-            None if grad_loglik is None else plain_function(grad_loglik, "grad_loglik", who="FunctionTarget")
-        )
-        self.prior = Prior(1.0, logprior, who="FunctionTarget", name="logprior", gradient=grad_logprior)
-        self.n_obs = positive_integer(n_obs, "n_obs", who="FunctionTarget")
-        dim = checked_dimension(dim, "dim", who="FunctionTarget")
+        self._loglik = plain_function(loglik, "loglik")
+        self._grad_loglik = None if grad_loglik is None else plain_function(grad_loglik, "grad_loglik")
+        self.prior = Prior(1.0, logprior, name="logprior", gradient=grad_logprior)
+        self.n_obs = positive_integer(n_obs, "n_obs")
+        dim = checked_dimension(dim, "dim")
         if isinstance(data, list) and any(np.ndim(array) for array in data):
             data = tuple(data)
         data = with_sources(data)
         self.given = kept(data)
         self.data = self._checked_data(data)
-        self.variables = named_variables(dim, var_names, dims or {}, coords or {}, who="FunctionTarget")
-        start = (
-            np.zeros(dim)
-            if initial_point is None
-            else checked_array(initial_point, "initial_point", who="FunctionTarget")
-        )
+        self.variables = named_variables(dim, var_names, dims or {}, coords or {})
+        start = np.zeros(dim) if initial_point is None else checked_array(initial_point, "initial_point")
         self._initial_point = start.astype(np.float64)
         if self._initial_point.shape != (dim,):
             raise InvalidInputError(
                 f"FunctionTarget: initial_point must have shape ({dim},), found {self._initial_point.shape}"
             )
-        self._term_range = (
-            None if term_range is None else plain_function(term_range, "term_range", who="FunctionTarget")
-        )
+        self._term_range = None if term_range is None else plain_function(term_range, "term_range")
         self._difference_bound = None if difference_bound is None else self._checked_bound(*difference_bound)
         self.pymc_model = pymc_model
         expected = "loglik(theta, data, i) -> float"
-        check_terms(
-            self._loglik, "loglik", self._initial_point + 0.1, self.data, self.n_obs, expected, who="FunctionTarget"
-        )
+        check_terms(self._loglik, "loglik", self._initial_point + 0.1, self.data, self.n_obs, expected)
         self.prior.compile(dim)
 
+    @names_itself()
     def with_rows(self, given: Any, n_obs: int) -> Self:
         """Return this model with `given` as its data; arrays in it with a row for each term must have `n_obs` rows."""
         other = copy.copy(self)
         other.given = None
-        other.data = checked_arrays(given, "data", who="FunctionTarget")
+        other.data = checked_arrays(given, "data")
         other.n_obs = n_obs
         return other
 
+    @names_itself()
     def _checked_data(self, data: Any) -> tuple[np.ndarray, ...]:
-        checked = checked_arrays(data, "data", who="FunctionTarget")
+        checked = checked_arrays(data, "data")
         if not any(array.ndim and array.shape[0] == self.n_obs for array in checked):
             shapes = [array.shape for array in checked]
             shown = f"{shapes[:5]}{' and so on' if len(shapes) > 5 else ''}"
@@ -173,14 +166,15 @@ class FunctionTarget(TallDataTarget):
             )
         return checked
 
+    @names_itself()
     def _checked_bound(self, rates: Any, reach: Callable[..., float]) -> tuple[np.ndarray, Callable[..., float]]:
-        rates = checked_array(rates, "the rates of difference_bound", who="FunctionTarget").astype(np.float64)
+        rates = checked_array(rates, "the rates of difference_bound").astype(np.float64)
         if rates.shape != (self.n_obs,) or not np.all((rates > 0.0) & (rates < np.inf)):
             raise InvalidInputError(
                 f"FunctionTarget: the rates of difference_bound must be positive and finite, of shape "
                 f"({self.n_obs},), found {rates!r}"
             )
-        return rates, plain_function(reach, "the reach of difference_bound", who="FunctionTarget")
+        return rates, plain_function(reach, "the reach of difference_bound")
 
     @property
     def term_work(self) -> TermWork:
@@ -193,6 +187,7 @@ class FunctionTarget(TallDataTarget):
     def _log_terms(self) -> Any:
         return batch_kernel(self._loglik, self.data)
 
+    @names_itself()
     def _term_gradients(self) -> Any:
         if self._grad_loglik is None:
             raise IncompatibleError(
@@ -202,15 +197,14 @@ class FunctionTarget(TallDataTarget):
         at = self.initial_point() + 0.1
         labels = self.variables.labels()
         expected = "grad_loglik(theta, data, i, out)"
-        check_fills(
-            self._grad_loglik, "grad_loglik", (at, self.data, 0, np.zeros_like(at)), expected, who="FunctionTarget"
-        )
+        check_fills(self._grad_loglik, "grad_loglik", (at, self.data, 0, np.zeros_like(at)), expected)
         terms = self._log_terms()
         kernel = gradient_kernel(self._grad_loglik, self.data)
         for i in np.unique(np.linspace(0, self.n_obs - 1, CHECKED_ROWS).astype(np.int64)):
             self._check_row(terms, kernel, at, np.array([i]), labels)
         return kernel
 
+    @names_itself()
     def _check_row(self, terms: Any, kernel: Any, at: np.ndarray, row: np.ndarray, labels: Sequence[str]) -> None:
         term = np.empty(1)
 
@@ -221,17 +215,19 @@ class FunctionTarget(TallDataTarget):
         def add_gradient(theta: np.ndarray, out: np.ndarray) -> None:
             kernel(theta, self.data, row, 0, 1, out)
 
-        check_gradient(value, add_gradient, at, f"grad_loglik of datum {row[0]}", labels, who="FunctionTarget")
+        check_gradient(value, add_gradient, at, f"grad_loglik of datum {row[0]}", labels)
 
+    @names_itself()
     def compile_term_range(self) -> CompiledTermRange:
         """Compile the user's `term_range`; raise `IncompatibleError` if the user gave no range."""
         if self._term_range is None:
             return super().compile_term_range()
         arguments = (self._initial_point, self._initial_point + 0.1)
         expected = "term_range(theta, proposed) -> float"
-        check_compiles(self._term_range, "term_range", arguments, expected, who="FunctionTarget")
+        check_compiles(self._term_range, "term_range", arguments, expected)
         return CompiledTermRange(user_range(self._term_range), np.zeros(1))
 
+    @names_itself()
     def compile_difference_bound(self) -> CompiledDifferenceBound:
         """Compile the user's `difference_bound`.
 
@@ -247,7 +243,7 @@ class FunctionTarget(TallDataTarget):
         rates, reach = self._difference_bound
         near = self._initial_point
         far = self._initial_point + 0.1
-        check_compiles(reach, "reach", (near, far), "reach(theta, proposed) -> float", who="FunctionTarget")
+        check_compiles(reach, "reach", (near, far), "reach(theta, proposed) -> float")
         if not np.isclose(reach(near, far), reach(far, near), rtol=1e-9):
             raise InvalidInputError(
                 "FunctionTarget: the reach of difference_bound must be symmetric in the two states, or no test is "

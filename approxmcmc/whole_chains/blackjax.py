@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from approxmcmc.contracts import Target
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.whole_chains.jax_chain import Density, JaxKernel, JaxSampler
 
 
@@ -225,7 +226,8 @@ def _gradient_estimator(sampler: Any, density: Density) -> Any:
     """Return a function of theta and rows that estimates the gradient of the log density from these rows."""
     import jax
 
-    density.refuse_whole(type(sampler).__name__)
+    with speaking(type(sampler).__name__):
+        density.refuse_whole()
 
     def estimate(theta: Any, rows: Any) -> Any:
         return density.log_prior(theta) + density.n_obs * density.log_terms(theta, rows).mean()  # type: ignore[misc]

@@ -17,6 +17,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Target
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.extras import extra
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.output.clock import spread
@@ -48,10 +49,10 @@ class Density(NamedTuple):
         rows = jax.random.randint(key, (size,), 0, self.n_obs)
         return tuple(array[rows] for array in self.data)
 
-    def refuse_whole(self, who: str) -> None:
-        """Raise if the model has no terms of single rows; `who` names the sampler that needs them."""
+    def refuse_whole(self) -> None:
+        """Raise if the model has no terms of single rows."""
         if self.log_terms is None:
-            raise IncompatibleError(f"{who} needs a likelihood with a term for each row; {self.why_whole}")
+            raise IncompatibleError(f"{speaker()} needs a likelihood with a term for each row; {self.why_whole}")
 
 
 @once

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.contracts import Target
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.extras import extra
 from approxmcmc.whole_chains.approximation import fitted_trace
 from approxmcmc.whole_chains.jax_chain import Density, JaxKernel, JaxSampler, density_of
@@ -111,6 +112,7 @@ class NumPyroHMCECS(JaxSampler):
     tune: int = 1000
     thin: int = 1
 
+    @names_itself()
     def kernel(self, target: Target, density: Density) -> JaxKernel:
         """Return HMC-ECS, which adapts in its first `tune` steps only."""
         import jax
@@ -118,7 +120,7 @@ class NumPyroHMCECS(JaxSampler):
 
         from approxmcmc.numerics import laplace
 
-        density.refuse_whole(type(self).__name__)
+        density.refuse_whole()
         mode = {"theta": jax.numpy.asarray(twin_of(target).unconstrain(laplace(target).mode))}
         model = functools.partial(_model, density, self.batch_size, len(mode["theta"]))
         inner = NUTS(model, init_strategy=init_to_value(values=mode))

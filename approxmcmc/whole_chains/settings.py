@@ -80,7 +80,7 @@ class NUTS(WholeSampler):
     def __post_init__(self) -> None:
         """Check the settings."""
         if self.tune is not None:
-            checked_integer(self.tune, "tune", 0, who="NUTS")
+            checked_integer(self.tune, "tune", 0)
         if not (isinstance(self.target_accept, numbers.Real) and 0.0 < float(self.target_accept) < 1.0):
             raise InvalidInputError(f"NUTS: target_accept must lie between 0 and 1, found {self.target_accept!r}")
         if self.backend not in (None, *BACKENDS):

@@ -10,6 +10,7 @@ import xarray as xr
 
 from approxmcmc.contracts import Target
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.engine.compiler.identity import known_content
 from approxmcmc.errors import InvalidInputError
@@ -132,13 +133,12 @@ class LibrarySampler(ChainSampler):
         InvalidInputError
             The message names the setting.
         """
-        who = type(self).__name__
         for field in dataclasses.fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             value = getattr(self, field.name)
             if field.type in (int, "int"):
-                checked_integer(value, field.name, 0 if field.name == "tune" else 1, who=who)
+                checked_integer(value, field.name, 0 if field.name == "tune" else 1)
             elif field.type in (float, "float"):
                 if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0.0 < float(value) < math.inf:
-                    raise InvalidInputError(f"{who}: {field.name} must be a positive number, found {value!r}")
+                    raise InvalidInputError(f"{speaker()}: {field.name} must be a positive number, found {value!r}")
             elif not isinstance(value, str):
-                raise InvalidInputError(f"{who}: {field.name} must be a word, found {value!r}")
+                raise InvalidInputError(f"{speaker()}: {field.name} must be a word, found {value!r}")

@@ -252,14 +252,14 @@ def rows_of(which: int) -> np.ndarray:
 
 def write_rows(folder: Path, which: int) -> dict[str, Path]:
     """Write the rows of a source."""
-    named_array(folder / f"rows{which}.npy", (50, 3), np.dtype(float), [rows_of(which)], who="Arrays")
+    named_array(folder / f"rows{which}.npy", (50, 3), np.dtype(float), [rows_of(which)], purpose="Arrays")
     return {"rows": folder / f"rows{which}.npy"}
 
 
 def read_rows(folder: Path) -> Any:
     """Return the rows of a source, as a new process would read them."""
     mapped_files._checked.clear()
-    return named_array(folder / "rows1.npy", (50, 3), np.dtype(float), [rows_of(1)], who="Arrays").tolist()
+    return named_array(folder / "rows1.npy", (50, 3), np.dtype(float), [rows_of(1)], purpose="Arrays").tolist()
 
 
 def write_published(folder: Path, which: int) -> dict[str, Path]:

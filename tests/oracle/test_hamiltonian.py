@@ -140,7 +140,7 @@ def test_noise_that_is_made_up_for_leaves_an_error_of_third_order():
 
 def made_up_by(change):
     """Return `added_noise` with other arguments."""
-    return lambda V, minibatch, spread, h, keep, *, who: added_noise(*change(V, minibatch, spread, h, keep), who=who)
+    return lambda V, minibatch, spread, h, keep: added_noise(*change(V, minibatch, spread, h, keep))
 
 
 WRONG_NOISE = {

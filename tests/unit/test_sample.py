@@ -371,8 +371,8 @@ class TestUnknownContent:
 
     def test_a_trace_of_unknown_content_is_like_one_without_origin(self, target):
         trace = draw(target)
-        check_origin(trace, target, WALK, who="test")
+        check_origin(trace, target, WALK)
 
     def test_a_trace_of_another_target_is_refused(self, target):
         with pytest.raises(InvalidInputError, match="on another target"):
-            check_origin(draw(), target, WALK, who="test")
+            check_origin(draw(), target, WALK)

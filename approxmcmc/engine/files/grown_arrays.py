@@ -183,7 +183,7 @@ def _new_buffer(rows: np.ndarray, at_least: int) -> np.ndarray:
     """Return a buffer that begins with `rows`, and has room for half as many rows more than `at_least`."""
     shape = (int(GROWTH * at_least) + 1, *rows.shape[1:])
     if is_mapped(rows):
-        buffer = _owner(nameless_array(shape, rows.dtype, user_cache("laid_out_rows"), who="append"))
+        buffer = _owner(nameless_array(shape, rows.dtype, user_cache("laid_out_rows"), purpose="append"))
     else:
         buffer = np.empty(shape, rows.dtype)
     for start in range(0, len(rows), COPIED):

@@ -44,12 +44,12 @@ def _mapped(array: np.ndarray) -> Any:
 
 
 def named_array(
-    path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray], *, who: str, mode: str = "r"
+    path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray], *, purpose: str, mode: str = "r"
 ) -> np.ndarray:
     """Return the array in the file `path`, mapped; write `blocks`, the rows in pieces, if the file is missing.
 
     The stem of the file's name must identify the data. `mode` as in `numpy.memmap`: "r" for a read-only array, "c" for
-    a copy-on-write array. `who` begins messages.
+    a copy-on-write array. `purpose` begins messages.
 
     Raises
     ------
@@ -63,40 +63,40 @@ def named_array(
     """
     remove_leftovers(path)
     if path.exists():
-        _refuse_untrusted(path, who)
+        _refuse_untrusted(path, purpose)
         if why := _why_unusable(path, shape, dtype):
-            warn(f"{who}: {path} is not used, and is written again: {why}", CacheWarning)
-            _write(path, shape, dtype, blocks, who=who)
+            warn(f"{purpose}: {path} is not used, and is written again: {why}", CacheWarning)
+            _write(path, shape, dtype, blocks, purpose=purpose)
     else:
-        _write(path, shape, dtype, blocks, who=who)
-    _refuse_untrusted(path, who)
+        _write(path, shape, dtype, blocks, purpose=purpose)
+    _refuse_untrusted(path, purpose)
     return np.asarray(np.load(path, mmap_mode=mode))  # type: ignore[arg-type]  # a literal there
 
 
-def _write(path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray], *, who: str) -> None:
+def _write(path: Path, shape: tuple[int, ...], dtype: np.dtype, blocks: Iterable[np.ndarray], *, purpose: str) -> None:
     n_bytes = int(np.prod(shape)) * dtype.itemsize
-    (tell if n_bytes >= TOLD else detail)("%s: %.3g GB are written once to %s", who, n_bytes / 1e9, path.parent)
+    (tell if n_bytes >= TOLD else detail)("%s: %.3g GB are written once to %s", purpose, n_bytes / 1e9, path.parent)
     make_private(path.parent)
     with whole_file(path, checksum=True, content=path.stem, private=True) as temporary:
         with temporary.open("wb") as file:
             header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)  # type: ignore[arg-type]  # its type asks for more
             first = file.tell()
-            claim_room(file.fileno(), first + n_bytes, path.parent, who=who)
+            claim_room(file.fileno(), first + n_bytes, path.parent, purpose=purpose)
             for block in blocks:
                 file.write(block.data)
             written = file.tell() - first
         if written != n_bytes:
             raise InvalidInputError(
-                f"{who}: rows of shape {shape} and type {dtype} need {n_bytes} bytes, and the blocks had {written}; "
-                "the data have changed since they were opened: open them again"
+                f"{purpose}: rows of shape {shape} and type {dtype} need {n_bytes} bytes, and the blocks had "
+                f"{written}; the data have changed since they were opened: open them again"
             )
     _checked.add(_state(path))
 
 
-def _refuse_untrusted(path: Path, who: str) -> None:
+def _refuse_untrusted(path: Path, purpose: str) -> None:
     if why := why_not_trusted(path):
-        raise InvalidInputError(f"{who}: its file {path.name} is not read: {why}")
+        raise InvalidInputError(f"{purpose}: its file {path.name} is not read: {why}")
 
 
 def _why_unusable(path: Path, shape: tuple[int, ...], dtype: np.dtype) -> str | None:
@@ -119,7 +119,7 @@ def _state(path: Path) -> tuple[Any, ...]:
     return str(path), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str) -> np.ndarray:
+def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, purpose: str) -> np.ndarray:
     """Return an uninitialised array in a temporary file in `folder`; the file disappears however the process ends.
 
     Raises
@@ -129,11 +129,11 @@ def nameless_array(shape: tuple[int, ...], dtype: Any, folder: Path, *, who: str
     """
     make_private(folder)
     with tempfile.TemporaryFile(dir=folder) as file:
-        claim_room(file.fileno(), int(np.prod(shape)) * np.dtype(dtype).itemsize, folder, who=who)
+        claim_room(file.fileno(), int(np.prod(shape)) * np.dtype(dtype).itemsize, folder, purpose=purpose)
         return np.asarray(np.memmap(file, dtype, "w+", shape=shape))  # type: ignore[call-overload]
 
 
-def claim_room(descriptor: int, n_bytes: int, folder: Path, *, who: str) -> None:
+def claim_room(descriptor: int, n_bytes: int, folder: Path, *, purpose: str) -> None:
     """Reserve `n_bytes` for an open file now; raise InvalidInputError if the disk is full.
 
     Otherwise writing to a mapped file on a full disk would kill the process. Nothing is done if the system, or the file
@@ -147,6 +147,6 @@ def claim_room(descriptor: int, n_bytes: int, folder: Path, *, who: str) -> None
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):  # a file system without reservations
             return
         raise InvalidInputError(
-            f"{who}: no room for {n_bytes / 1e6:.0f} MB in {folder} ({error.strerror}); name a folder on a larger "
+            f"{purpose}: no room for {n_bytes / 1e6:.0f} MB in {folder} ({error.strerror}); name a folder on a larger "
             "disk, or, for the folder of caches, set the variable APPROXMCMC_CACHE_DIR"
         ) from error

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.batches import BATCH, CERTAIN, FINITE, IMPOSSIBLE, subtract, terms_at_both
@@ -184,10 +185,10 @@ def shuffle_rows(rng: np.random.Generator, rows: tuple[np.ndarray, ...], n_obs: 
                 array[position, j] = moved
 
 
-def check_order(name: str, *, who: str) -> None:
+def check_order(name: str) -> None:
     """Raise on an unknown order."""
     if name not in ORDERS:
-        raise InvalidInputError(f"{who}: order must be one of {ORDERS}, found {name!r}")
+        raise InvalidInputError(f"{speaker()}: order must be one of {ORDERS}, found {name!r}")
 
 
 def block_size(n_obs: int, first_look: int) -> int:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from approxmcmc.contracts import CompiledTarget, content_hash
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.files.mapped_files import has_named_file, is_mapped, named_array, nameless_array
 from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.engine.terms.passes import over_blocks
@@ -54,7 +55,7 @@ def _by_buckets(array: np.ndarray, permutation: np.ndarray, folder: Path) -> Ite
     """
     size = rows_in(array, BUCKET)
     places = _inverse(permutation)
-    buckets = nameless_array(array.shape, array.dtype, folder, who="shuffled_copy")
+    buckets = nameless_array(array.shape, array.dtype, folder, purpose="shuffled_copy")
     ends = np.arange(0, len(array), size)
     for lo in range(0, len(array), size):
         bucket = places[lo : lo + size] // size
@@ -91,11 +92,11 @@ def word_of(data: Sequence[np.ndarray], n_obs: int) -> type[np.signedinteger]:
     return np.dtype(f"i{min(sizes, default=8)}").type
 
 
-def check_place(storage: str, *, who: str) -> None:
+def check_place(storage: str) -> None:
     """Raise unless `storage` is "memory", "disk" or an existing folder."""
     if not isinstance(storage, str) or (storage not in PLACES and not Path(storage).is_dir()):
         raise InvalidInputError(
-            f"{who}: shuffled_copy must be one of {PLACES} or a folder that exists, found {storage!r}"
+            f"{speaker()}: shuffled_copy must be one of {PLACES} or a folder that exists, found {storage!r}"
         )
 
 
@@ -164,8 +165,8 @@ def _on_disk(array: np.ndarray, permutation: np.ndarray, storage: str, *, named:
         name = content_hash(array, permutation[:TERMS_COMPARED])  # so many numbers of a random order identify it
         mode = "c" if array.flags.writeable else "r"
         path = folder / f"{name}.npy"
-        return named_array(path, array.shape, array.dtype, blocks, who="shuffled_copy", mode=mode)
-    new = nameless_array(array.shape, array.dtype, folder, who="shuffled_copy")
+        return named_array(path, array.shape, array.dtype, blocks, purpose="shuffled_copy", mode=mode)
+    new = nameless_array(array.shape, array.dtype, folder, purpose="shuffled_copy")
     lo = 0
     for block in blocks:
         new[lo : lo + len(block)] = block

@@ -41,7 +41,7 @@ class NormalGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, NormalTerms):
         p = found.X.shape[1]
         self.n_columns = found.Z.shape[1]
         self.knows_noise = scale is None
-        self.grouping = grouping(labels_of_rows(effects), source.y.size, who="from_pymc")
+        self.grouping = grouping(labels_of_rows(effects), source.y.size)
         self.n_obs = len(self.grouping.labels)
         if self.n_obs * (p + self.n_columns + 1) ** 2 > MOST_NUMBERS:
             raise NotPossibleError(

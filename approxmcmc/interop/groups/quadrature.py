@@ -77,7 +77,7 @@ class QuadratureGroupsOfPyMC(IntegratedOfPyMC, FactorsGiven, QuadratureTerms):
             [*products, *offsets, *shapes],
             [*[False] * n_products, *[True] * len(shapes)],
         )
-        self.grouping = grouping(labels_of_rows(effects), source.y.size, who="from_pymc")
+        self.grouping = grouping(labels_of_rows(effects), source.y.size)
         size = np.ones(source.y.size)
         if law.trials is not None:
             size = np.ascontiguousarray(np.broadcast_to(values.of[law.trials], shape), dtype=np.float64).ravel()

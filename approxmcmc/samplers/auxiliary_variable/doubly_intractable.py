@@ -13,6 +13,7 @@ import numpy as np
 
 from approxmcmc.contracts import DoublyIntractableTarget
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.errors import IncompatibleError
@@ -94,18 +95,18 @@ def make_estimate_from_fresh_draws(simulate: Callable[..., None]) -> Callable[..
     return compiled(estimate_from_fresh_draws)
 
 
-def check_target(target: Any, who: str) -> None:
+def check_target(target: Any) -> None:
     """Raise unless a target is doubly intractable."""
     if not isinstance(target, DoublyIntractableTarget):
         raise IncompatibleError(
-            f"{who} needs a doubly intractable target such as targets.Ising or targets.ERGM, which can simulate data; "
-            f"found {target!r}; sample it with MetropolisHastings"
+            f"{speaker()} needs a doubly intractable target such as targets.Ising or targets.ERGM, which can simulate "
+            f"data; found {target!r}; sample it with MetropolisHastings"
         )
 
 
-def why_not_exact(target: Any, auxiliary: Any, who: str) -> str:
+def why_not_exact(target: Any, auxiliary: Any) -> str:
     """Return why auxiliary data are not drawn exactly; "" if they are."""
-    check_target(target, who)
+    check_target(target)
     if target.build_simulator(auxiliary).exact:
         return ""
     return (

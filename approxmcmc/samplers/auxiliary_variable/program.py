@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import Chain, DoublyIntractableTarget, EstimatedTarget, Proposal, Streams
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.errors import IncompatibleError, NotFiniteError
@@ -196,13 +197,13 @@ def exchange_program(
     audit_every: int | str | None,
 ) -> AuxiliaryProgram:
     """Return the program of the exchange sampler, with `n_auxiliary` draws for each ratio."""
-    check_target(target, "Exchange")
+    check_target(target)
     simulator = target.build_simulator(auxiliary)
     proposal = settings.build_proposal(target)
     observed = target.observed_statistics
     shape = (n_auxiliary, target.variables.size)
     step = make_step(
-        follow(proposal, "Exchange"),
+        follow(proposal),
         make_estimate_from_fresh_draws(simulator.simulate),
         keep_nothing,
         proposal.adapt or adapt_nothing,
@@ -237,13 +238,12 @@ def langevin_program(
     If `fresh_for_ratio`, the ratio is estimated from a separate draw, otherwise from G'. `decides` is False if every
     step inside the support is accepted.
     """
-    who = type(sampler).__name__
-    check_target(target, who)
+    check_target(target)
     simulator = target.build_simulator(sampler.auxiliary)
     dim = target.variables.size
     cov = np.eye(dim) if sampler.cov is None else np.asarray(sampler.cov)
     if cov.shape != (dim, dim):
-        raise IncompatibleError(f"{who}: the target has {dim} parameters, cov has shape {cov.shape}")
+        raise IncompatibleError(f"{speaker()}: the target has {dim} parameters, cov has shape {cov.shape}")
     sigma = np.ascontiguousarray(sampler.step_size * cov)
     lower = np.ascontiguousarray(np.linalg.cholesky(sigma))
     log_prior = target.compile_log_prior()
@@ -293,15 +293,14 @@ def estimated_program(
     of: str,
     keeps: bool,
     audit_every: int | str | None,
-    who: str,
 ) -> AuxiliaryProgram:
-    """Return the program of a sampler, called `who`, on a target that estimates its `of`, "likelihood" or "ratio".
+    """Return the program of a sampler on a target that estimates its `of`, "likelihood" or "ratio".
 
     ``make_estimate(estimate)`` returns ESTIMATE of the step. If `keeps`, the estimate at theta is kept for later steps.
     """
     if not isinstance(target, EstimatedTarget) or target.build_estimator().of != of:
         raise IncompatibleError(
-            f"{who} needs a target that estimates its {of}, targets.Estimated{of.capitalize()}; found {target!r}"
+            f"{speaker()} needs a target that estimates its {of}, targets.Estimated{of.capitalize()}; found {target!r}"
         )
     estimator = target.build_estimator()
     proposal = settings.build_proposal(target)
@@ -309,7 +308,7 @@ def estimated_program(
     plain_estimate = as_python(estimator.estimate)
     n_obs = int(target.n_obs)
     step = make_step(
-        follow(proposal, who),
+        follow(proposal),
         make_estimate(estimator.estimate),
         carry_estimate if keeps else keep_nothing,
         proposal.adapt or adapt_nothing,

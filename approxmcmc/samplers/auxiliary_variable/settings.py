@@ -27,6 +27,7 @@ from approxmcmc.contracts import (
     Sampler,
     TransitionMatrix,
 )
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.engine.checks import checked_integer, cov_of
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.proposals.covariance import check_target_acceptance
@@ -114,19 +115,21 @@ class Exchange(Component, ProposalSampler):
 
     def __post_init__(self) -> None:
         """Raise unless `proposal` is a `Proposal` and the number of draws is positive."""
-        check_proposal(self.proposal, who="Exchange")
-        object.__setattr__(self, "n_auxiliary", checked_integer(self.n_auxiliary, "n_auxiliary", who="Exchange"))
-        check_thin(self, "Exchange")
+        check_proposal(self.proposal)
+        object.__setattr__(self, "n_auxiliary", checked_integer(self.n_auxiliary, "n_auxiliary"))
+        check_thin(self)
 
+    @names_itself()
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> AuxiliaryProgram:
         """Check that target and proposal fit, compile them, and return the program that starts chains."""
         return exchange_program(target, self.proposal, self.auxiliary, self.n_auxiliary, audit_every)
 
+    @names_itself()
     def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
         """Return the reason if the ratio of normalisers has an error; "" otherwise."""
         if self.n_auxiliary > 1:
             return f"{self!r} averages auxiliary draws: the error of one step is of order 1 / sqrt({self.n_auxiliary})"
-        return why_not_exact(target, self.auxiliary, "Exchange")
+        return why_not_exact(target, self.auxiliary)
 
     def exact_twin(self, target: DoublyIntractableTarget) -> "Exchange":
         """Return the sampler with one exact draw."""
@@ -142,16 +145,18 @@ class Exchange(Component, ProposalSampler):
         """Return the reason: there is no decision on all data to compare with."""
         return "its ratio is redrawn in every decision, and no decision on all data replaces it"
 
+    @names_itself()
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
         """Return the transition matrix on a grid, from the distribution of the statistics; `method` is ignored."""
-        refuse_site(site, who="Exchange")
+        refuse_site(site)
         return transition_matrix(self.draws_law(target, states))
 
+    @names_itself()
     def draws_law(self, target: Any, states: np.ndarray) -> DrawsLaw:
         """Return the distribution of the draws that estimate the ratio, and the proposal probabilities."""
-        check_target(target, "Exchange")
+        check_target(target)
         refuse_inexact_draws(self)
         return DrawsLaw(counted_model(target, states), self.n_auxiliary, proposed(self.proposal, target, states))
 
@@ -218,6 +223,7 @@ class NoisyLangevin(Component, Sampler):
         """Check ranges and the matrix."""
         check_steps(self)
 
+    @names_itself()
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> AuxiliaryProgram:
         """Check and compile the pairing; return the program of chains that accept every step in the support."""
         return langevin_program(
@@ -306,8 +312,9 @@ class MALAExchange(Component, Sampler):
     def __post_init__(self) -> None:
         """Check ranges and the matrix."""
         check_steps(self)
-        check_target_acceptance(self.target_acceptance, who="MALAExchange")
+        check_target_acceptance(self.target_acceptance)
 
+    @names_itself()
     def build(self, target: DoublyIntractableTarget, *, audit_every: int | str | None = "auto") -> AuxiliaryProgram:
         """Check the pairing, compile it, and return the program that starts chains."""
 
@@ -324,11 +331,12 @@ class MALAExchange(Component, Sampler):
             target, step, self, fresh_for_ratio=not self.noisy, decides=True, audit_every=audit_every
         )
 
+    @names_itself()
     def why_not_invariant(self, target: DoublyIntractableTarget) -> str:
         """Return the reason if the ratio of normalisers has an error; "" otherwise."""
         if self.noisy:
             return f"{self!r} uses the drift's draws for the ratio, too; the bias vanishes as n_auxiliary grows"
-        return why_not_exact(target, self.auxiliary, "MALAExchange")
+        return why_not_exact(target, self.auxiliary)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -379,8 +387,9 @@ class PseudoMarginal(Component, ProposalSampler):
 
     def __post_init__(self) -> None:
         """Raise unless `proposal` is a `Proposal`."""
-        check_proposal(self.proposal, who="PseudoMarginal")
+        check_proposal(self.proposal)
 
+    @names_itself()
     def build(self, target: EstimatedTarget, *, audit_every: int | str | None = "auto") -> AuxiliaryProgram:
         """Check the pairing, compile it, and return the program that starts chains."""
         make_estimate = make_estimate_both if self.refresh else make_estimate_against_kept
@@ -391,7 +400,6 @@ class PseudoMarginal(Component, ProposalSampler):
             of="likelihood",
             keeps=not self.refresh,
             audit_every=audit_every,
-            who="PseudoMarginal",
         )
 
     def why_not_invariant(self, target: EstimatedTarget) -> str:
@@ -443,8 +451,9 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
 
     def __post_init__(self) -> None:
         """Raise unless `proposal` is a `Proposal`."""
-        check_proposal(self.proposal, who="NoisyMetropolisHastings")
+        check_proposal(self.proposal)
 
+    @names_itself()
     def build(self, target: EstimatedTarget, *, audit_every: int | str | None = "auto") -> AuxiliaryProgram:
         """Check the pairing, compile it, and return the program that starts chains."""
         return estimated_program(
@@ -454,7 +463,6 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
             of="ratio",
             keeps=False,
             audit_every=audit_every,
-            who="NoisyMetropolisHastings",
         )
 
     def why_not_invariant(self, target: EstimatedTarget) -> str:
@@ -462,7 +470,7 @@ class NoisyMetropolisHastings(Component, ProposalSampler):
         return "the ratio of likelihoods is estimated anew in each step; the bias vanishes with the estimate's variance"
 
 
-def check_thin(sampler: Any, who: str) -> None:
+def check_thin(sampler: Any) -> None:
     """Raise if the setting `thin` of a sampler's auxiliary chains has no effect, because it makes one draw at a theta.
 
     Raises
@@ -473,31 +481,30 @@ def check_thin(sampler: Any, who: str) -> None:
     thin = getattr(sampler.auxiliary, "thin", None)
     if sampler.n_auxiliary == 1 and thin is not None:
         raise InvalidInputError(
-            f"{who}: thin={thin!r} of the auxiliary chain has no effect with n_auxiliary=1, because it separates draws "
-            "at one theta; leave it out, or raise n_auxiliary"
+            f"{speaker()}: thin={thin!r} of the auxiliary chain has no effect with n_auxiliary=1, because it separates "
+            "draws at one theta; leave it out, or raise n_auxiliary"
         )
 
 
 def check_steps(sampler: Any) -> None:
     """Check the settings shared by the Langevin samplers, and put them in standard form."""
-    who = type(sampler).__name__
     if not (np.ndim(sampler.step_size) == 0 and 0.0 < sampler.step_size < math.inf):
-        raise InvalidInputError(f"{who}: step_size must be positive and finite, found {sampler.step_size!r}")
+        raise InvalidInputError(f"{speaker()}: step_size must be positive and finite, found {sampler.step_size!r}")
     object.__setattr__(sampler, "step_size", float(sampler.step_size))
-    object.__setattr__(sampler, "n_auxiliary", checked_integer(sampler.n_auxiliary, "n_auxiliary", who=who))
-    object.__setattr__(sampler, "cov", _checked_covariance(sampler.cov, who))
-    check_thin(sampler, who)
+    object.__setattr__(sampler, "n_auxiliary", checked_integer(sampler.n_auxiliary, "n_auxiliary"))
+    object.__setattr__(sampler, "cov", _checked_covariance(sampler.cov))
+    check_thin(sampler)
 
 
-def _checked_covariance(cov: Any, who: str) -> Any:
+def _checked_covariance(cov: Any) -> Any:
     """Return None, or the symmetric positive definite matrix that an array or an object with `cov` holds."""
     if cov is None:
         return None
     matrix = cov_of(cov)
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1]
     if not square or not np.all(np.isfinite(matrix)) or not np.allclose(matrix, matrix.T, rtol=1e-8, atol=0.0):
-        raise InvalidInputError(f"{who}: cov must be a finite symmetric matrix, found shape {matrix.shape}")
+        raise InvalidInputError(f"{speaker()}: cov must be a finite symmetric matrix, found shape {matrix.shape}")
     least = np.linalg.eigvalsh(matrix)[0]
     if least <= 0.0:
-        raise InvalidInputError(f"{who}: cov must be positive definite, its least eigenvalue is {least:.3g}")
+        raise InvalidInputError(f"{speaker()}: cov must be positive definite, its least eigenvalue is {least:.3g}")
     return matrix

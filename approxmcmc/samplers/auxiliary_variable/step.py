@@ -18,6 +18,7 @@ from approxmcmc.acceptance.metropolis import ACCEPT, REJECT, UNDECIDED, decision
 from approxmcmc.acceptance.rules import METROPOLIS
 from approxmcmc.contracts import CompiledProposal, Streams
 from approxmcmc.contracts.records import ACCEPTANCE_RATE, DECISIONS, ROUNDS
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
@@ -81,11 +82,11 @@ def keep_nothing(state: AuxiliaryState) -> None:
     """Do nothing: theta alone is the state of the chain."""
 
 
-def follow(proposal: CompiledProposal, who: str) -> Callable[..., float]:
+def follow(proposal: CompiledProposal) -> Callable[..., float]:
     """Return MOVE of a proposal, which draws theta'; raise if the proposal must learn whether theta' was accepted."""
     if proposal.settle is not None:
         raise IncompatibleError(
-            f"{who} does not report its decisions, on which the velocity of this proposal depends; "
+            f"{speaker()} does not report its decisions, on which the velocity of this proposal depends; "
             "use a proposal without memory, such as RandomWalk"
         )
     return make_follow_proposal(proposal.propose)

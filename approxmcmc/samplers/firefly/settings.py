@@ -28,6 +28,7 @@ from approxmcmc.contracts import (
     ProposalSampler,
     Target,
 )
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.numerics import find_mode
 from approxmcmc.samplers.checks import check_continuous
@@ -199,12 +200,13 @@ class Firefly(Component, ProposalSampler):
         if self.at is not None:
             object.__setattr__(self, "at", np.array(self.at, dtype=np.float64))
 
+    @names_itself()
     def build(self, target: Target, *, audit_every: int | str | None = None) -> FireflyProgram:
         """Check that target and settings fit, find the mode, compile, and return the program that starts chains.
 
         `audit_every` is not used: nothing is audited.
         """
-        check_continuous(target, who="Firefly")
+        check_continuous(target)
         point, mode_attrs = touching_point(target, self.bound, self.at)
         rows = AllRows(target)
         bound, bound_attrs = checked_bound(target, rows.compiled, self.bound, point)

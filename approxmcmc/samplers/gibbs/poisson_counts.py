@@ -25,6 +25,7 @@ import numpy as np
 from approxmcmc.acceptance.thinning import ROWS, arrivals
 from approxmcmc.contracts import CompiledConditionals, Streams
 from approxmcmc.contracts.records import DECISIONS, EVALUATIONS, EXPECTED_READS, ROUNDS, TOUCHED
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.terms.alias_table import alias_table, draw_rows
 from approxmcmc.errors import IncompatibleError
@@ -161,16 +162,18 @@ class CompiledCounts(NamedTuple):
 
 
 def compile_counts(
-    conditionals: CompiledConditionals, rate: float | None, metropolised: bool, *, who: str
+    conditionals: CompiledConditionals,
+    rate: float | None,
+    metropolised: bool,
 ) -> CompiledCounts:
     """Return the update of sites by counts; `rate` is lambda, None for L^2 of each site.
 
-    If `metropolised`, another state is accepted by Metropolis's rule given the counts. Raises IncompatibleError, in the
-    name of `who`, if a table contains the probability 0.
+    If `metropolised`, another state is accepted by Metropolis's rule given the counts. Raises IncompatibleError if a
+    table contains the probability 0.
     """
     tables = conditionals.tables[1]
     if not np.isfinite(tables).all():
-        raise IncompatibleError(f"{who} needs bounded terms, but a table contains the probability 0; use Gibbs()")
+        raise IncompatibleError(f"{speaker()} needs bounded terms, but a table contains the probability 0; use Gibbs()")
     changes = largest_changes(conditionals)
     stops = conditionals.first + conditionals.n_terms
     parts = [changes[first:stop] for first, stop in zip(conditionals.first, stops, strict=True)]

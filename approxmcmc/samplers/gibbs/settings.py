@@ -34,6 +34,7 @@ from approxmcmc.contracts import (
     TestedSampler,
     TransitionMatrix,
 )
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.samplers.checks import check_discrete, check_test
 from approxmcmc.samplers.gibbs.coupling import couple
@@ -114,11 +115,12 @@ class Gibbs(Component, TestedSampler):
         ):
             if value not in choices:
                 raise InvalidInputError(f"Gibbs: {name} must be one of {choices}, found {value!r}")
-        check_test(self.test, who="Gibbs")
+        check_test(self.test)
 
+    @names_itself()
     def build(self, target: DiscreteTarget, *, audit_every: int | str | None = "auto") -> GibbsProgram:
         """Check that target and test fit, compile both, and return the program that starts chains."""
-        check_discrete(target, who="Gibbs")
+        check_discrete(target)
         exact = self.test.sums_all_terms
         conditionals = target.compile_conditionals(fields=exact and self.conditional == "auto")
         tests = build_tests(self.test, target, conditionals)
@@ -147,11 +149,12 @@ class Gibbs(Component, TestedSampler):
         tests = build_tests(exact_twin_of(self.test), target, conditionals)
         return couple(target, conditionals, tests, self.scan)
 
+    @names_itself("transition_matrix: {}")
     def transition_matrix(
         self, target: Any, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
         """Return the transition matrix of one sweep, or of the update of one `site`; `states` must be all states."""
-        check_discrete(target, who="transition_matrix: Gibbs")
+        check_discrete(target)
         conditionals = None
         if not self.test.sums_all_terms:
             conditionals = target.compile_conditionals(fields=False)
@@ -239,6 +242,7 @@ class PoissonGibbs(Component, Sampler):
         if self.scan not in SCANS:
             raise InvalidInputError(f"PoissonGibbs: scan must be one of {tuple(SCANS)}, found {self.scan!r}")
 
+    @names_itself()
     def expected_reads(self, target: DiscreteTarget) -> float:
         """Return the mean number of terms that a sweep reads.
 
@@ -249,12 +253,13 @@ class PoissonGibbs(Component, Sampler):
         >>> 1.0 < amc.samplers.PoissonGibbs(rate=1.0).expected_reads(field) / 12 < 4.0
         True
         """
-        check_discrete(target, who="PoissonGibbs")
+        check_discrete(target)
         return self._counts(target.compile_conditionals(fields=False)).expected_reads
 
+    @names_itself()
     def build(self, target: DiscreteTarget, *, audit_every: int | str | None = None) -> GibbsProgram:
         """Check that the target fits, compile, and return the program that starts chains; nothing is audited."""
-        check_discrete(target, who="PoissonGibbs")
+        check_discrete(target)
         conditionals = target.compile_conditionals(fields=False)
         return counted_program(target, conditionals, self._counts(conditionals), self.scan)
 
@@ -262,5 +267,6 @@ class PoissonGibbs(Component, Sampler):
         """Return "": the sampler is exact, because the conditionals given the counts are exact."""
         return ""
 
+    @names_itself()
     def _counts(self, conditionals: CompiledConditionals) -> CompiledCounts:
-        return compile_counts(conditionals, self.rate, self.metropolised, who="PoissonGibbs")
+        return compile_counts(conditionals, self.rate, self.metropolised)

@@ -28,6 +28,7 @@ from approxmcmc.contracts import (
     TestedSampler,
     TransitionMatrix,
 )
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.terms.shuffled import check_place
 from approxmcmc.engine.terms.term_table import table_of_terms
 from approxmcmc.errors import IncompatibleError
@@ -98,9 +99,9 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
                     "test"
                 )
             object.__setattr__(self, "test", CheapestExactTest())
-        check_proposal(self.proposal, who="MetropolisHastings")
-        check_test(self.test, who="MetropolisHastings")
-        check_place(self.shuffled_copy, who="MetropolisHastings")
+        check_proposal(self.proposal)
+        check_test(self.test)
+        check_place(self.shuffled_copy)
         if self.shuffled_copy != "memory" and self.test.order in ("rows", "memory"):
             raise IncompatibleError(
                 f"MetropolisHastings: shuffled_copy={self.shuffled_copy!r} has no effect, because {self.test!r} reads "
@@ -144,11 +145,12 @@ class MetropolisHastings(Component, TestedSampler, ProposalSampler):
         """Return why decisions cannot be audited and followed by couplings; "" if they can."""
         return why_no_audits(target, self.proposal, self.test, adapted)
 
+    @names_itself()
     def transition_matrix(
         self, target: Target, states: np.ndarray, *, method: str = "auto", site: int | None = None
     ) -> TransitionMatrix:
         """Return the transition matrix of one step: proposal probability times the test's acceptance probability."""
-        refuse_site(site, who=type(self).__name__)
+        refuse_site(site)
         return transition_matrix(target, self.proposal, self.test, states, method)
 
     def replicate(

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from approxmcmc.contracts import Streams, Target
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import show
 from approxmcmc.numerics import Laplace
 from approxmcmc.samplers.pdmp.split import BOUNDS, CHECKS, ORDERS, RATE, ROUNDING, split
@@ -20,14 +21,12 @@ PREDICTION_DRAWS = 1000  # of the normal approximation
 class PDMPProgram(StepProgram):
     """A process bound to a target."""
 
-    def __init__(
-        self, target: Target, fit: Laplace, dynamics: Dynamics, *, setting: float, spacing: float, who: str
-    ) -> None:
+    def __init__(self, target: Target, fit: Laplace, dynamics: Dynamics, *, setting: float, spacing: float) -> None:
         self.dynamics = dynamics
         self.setting = setting
         self.spacing = spacing
-        self.who = who
-        self.split = split(target, fit, dynamics.norm, who=who)
+        self.sampler = speaker()
+        self.split = split(target, fit, dynamics.norm)
         self.rows = AllRows(target)
         sizes = np.diff(self.split.first)
         attrs = {
@@ -82,5 +81,5 @@ class PDMPProgram(StepProgram):
         return (
             f"the slope of the residual of datum {split_of.rows[worst]} is {slopes[worst]:.4g} where its bound is "
             f"{ceilings[worst]:.4g}, and so for {bad.size} of {len(slopes)} data, at theta = {show(state.proposed)}: "
-            f"{self.who} is exact only if {BOUNDS[orders[worst]]} of the target is a true bound; give a larger one"
+            f"{self.sampler} is exact only if {BOUNDS[orders[worst]]} of the target is a true bound; give a larger one"
         )

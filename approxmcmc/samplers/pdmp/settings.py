@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from approxmcmc.contracts import Component, Sampler, Target
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.numerics import Laplace
 from approxmcmc.samplers.pdmp.bouncy_particle import BOUNCY
@@ -99,12 +100,13 @@ class ZigZag(ProcessSampler):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        check_fit(self.fit, who="ZigZag")
-        check_positive(self.spacing, "spacing", who="ZigZag")
+        check_fit(self.fit)
+        check_positive(self.spacing, "spacing")
 
+    @names_itself()
     def build(self, target: Target, *, audit_every: int | str | None = None) -> PDMPProgram:
         """Check the pairing, split the energy, compile; nothing is audited."""
-        return PDMPProgram(target, self.fit, ZIGZAG, setting=0.0, spacing=float(self.spacing), who="ZigZag")
+        return PDMPProgram(target, self.fit, ZIGZAG, setting=0.0, spacing=float(self.spacing))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -154,10 +156,11 @@ class BouncyParticle(ProcessSampler):
 
     def __post_init__(self) -> None:
         """Check the settings."""
-        check_fit(self.fit, who="BouncyParticle")
-        check_positive(self.refresh_rate, "refresh_rate", who="BouncyParticle")
-        check_positive(self.spacing, "spacing", who="BouncyParticle")
+        check_fit(self.fit)
+        check_positive(self.refresh_rate, "refresh_rate")
+        check_positive(self.spacing, "spacing")
 
+    @names_itself()
     def build(self, target: Target, *, audit_every: int | str | None = None) -> PDMPProgram:
         """Check the pairing, split the energy, compile; nothing is audited."""
         return PDMPProgram(
@@ -166,19 +169,19 @@ class BouncyParticle(ProcessSampler):
             BOUNCY,
             setting=float(self.refresh_rate),
             spacing=float(self.spacing),
-            who="BouncyParticle",
         )
 
 
-def check_fit(fit: Any, *, who: str) -> None:
+def check_fit(fit: Any) -> None:
     """Raise unless the value is a normal approximation."""
     if not isinstance(fit, Laplace):
         raise InvalidInputError(
-            f"{who}: fit must be a normal approximation of the posterior such as amc.laplace(target), found {fit!r}"
+            f"{speaker()}: fit must be a normal approximation of the posterior such as amc.laplace(target), found "
+            f"{fit!r}"
         )
 
 
-def check_positive(value: Any, name: str, *, who: str) -> None:
+def check_positive(value: Any, name: str) -> None:
     """Raise unless the value is a positive, finite number."""
     if isinstance(value, bool) or not (isinstance(value, (int, float)) and 0.0 < value < math.inf):
-        raise InvalidInputError(f"{who}: {name} must be positive and finite, found {value!r}")
+        raise InvalidInputError(f"{speaker()}: {name} must be positive and finite, found {value!r}")

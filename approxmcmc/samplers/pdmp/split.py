@@ -24,6 +24,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import Target
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.compiler.compile import bind
 from approxmcmc.engine.terms.alias_table import alias_table
 from approxmcmc.errors import IncompatibleError, InvalidInputError
@@ -68,7 +69,7 @@ class Split(NamedTuple):
     totals: np.ndarray
 
 
-def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
+def split(target: Target, fit: Laplace, norm: int) -> Split:
     """Return the split of a target around a normal approximation; the length of a_i is its norm of order 1 or 2.
 
     Raises
@@ -78,7 +79,7 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
     InvalidInputError
         When a bound does not hold, or a derivative is not finite.
     """
-    bounds = derivative_bounds(target, fit, who=who)
+    bounds = derivative_bounds(target, fit)
     assert isinstance(target, Regression)
     assert target.normal_prior is not None
     mean, precision = target.normal_prior
@@ -101,7 +102,7 @@ def split(target: Target, fit: Laplace, norm: int, *, who: str) -> Split:
         order[here] = _expand(expansion, of_rows, fit, here, records[here])
         directions = records[here, N_SCALARS:]
         numbers = records[here]
-        check_rates(expansion, numbers, order[here], places, here, who=who)
+        check_rates(expansion, numbers, order[here], places, here)
         force -= numbers[:, SLOPE] @ directions
         curvature -= (directions * numbers[:, BEND, None]).T @ directions
     records[:, LENGTH] = np.linalg.norm(records[:, N_SCALARS:], ord=norm, axis=1)
@@ -121,8 +122,6 @@ def check_rates(
     order: np.ndarray,
     places: np.ndarray,
     here: slice,
-    *,
-    who: str,
 ) -> None:
     """Raise if the bound of a row fails at one of `places`.
 
@@ -137,7 +136,7 @@ def check_rates(
         if excess.max() > ROUNDING:
             worst = int(np.argmax(excess))
             raise InvalidInputError(
-                f"{who}: {BOUNDS[order[worst]]} of {expansion.target!r} is not a true bound: the residual of "
+                f"{speaker()}: {BOUNDS[order[worst]]} of {expansion.target!r} is not a true bound: the residual of "
                 f"datum {here.start + worst} has the slope {slopes[worst]:.4g} where that allows {bounds[worst]:.4g}; "
                 "give a larger one"
             )
@@ -194,7 +193,7 @@ def _expand(
     return order
 
 
-def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[np.ndarray | None]:
+def derivative_bounds(target: Target, fit: Laplace) -> list[np.ndarray | None]:
     """Return bounds of abs(f'), abs(f'') and abs(f''') over all eta for each row, each None if unknown.
 
     Raises IncompatibleError if none is known, or the target is not of the right kind.
@@ -202,33 +201,34 @@ def derivative_bounds(target: Target, fit: Laplace, *, who: str) -> list[np.ndar
     regression = bounded(target)
     if regression is None:
         raise IncompatibleError(
-            f"{who} needs a generalised linear model such as LogisticRegression, RobustRegression or GLMTarget, found "
-            f"{target!r}; it expands the terms itself, so give the plain target and not an expansion of it"
+            f"{speaker()} needs a generalised linear model such as LogisticRegression, RobustRegression or GLMTarget, "
+            f"found {target!r}; it expands the terms itself, so give the plain target and not an expansion of it"
         )
     if isinstance(target, StandsForRows):
         raise IncompatibleError(
-            f"{who} needs one term for each row, and a term of {target!r} represents several rows; give target.plain"
+            f"{speaker()} needs one term for each row, and a term of {target!r} represents several rows; give "
+            "target.plain"
         )
     if target.normal_prior is None:
         raise IncompatibleError(
-            f"{who} adds a normal prior to its rates exactly, and {target!r} has a prior given as a function; give the "
-            "target a normal prior by prior_scale="
+            f"{speaker()} adds a normal prior to its rates exactly, and {target!r} has a prior given as a function; "
+            "give the target a normal prior by prior_scale="
         )
     if not regression.knows_derivatives:
         raise IncompatibleError(
-            f"{who} needs exact derivatives, and those of {target!r} are finite differences; give "
+            f"{speaker()} needs exact derivatives, and those of {target!r} are finite differences; give "
             "derivatives_eta=, a function (eta, y) -> (first, second)"
         )
     if fit.mode.size != target.variables.size:
         raise IncompatibleError(
-            f"{who}: the fit has {fit.mode.size} parameters, {target!r} has {target.variables.size}; give "
+            f"{speaker()}: the fit has {fit.mode.size} parameters, {target!r} has {target.variables.size}; give "
             "amc.laplace(target)"
         )
     bounds = [regression.likelihood.derivative_bounds(order, regression.responses) for order in range(1, ORDERS + 1)]
     if all(bound is None for bound in bounds):
         raise IncompatibleError(
-            f"{who} needs a bound of a derivative of log p(y | eta) over all eta, and {target!r} has none; give a "
-            "GLMTarget slope_bound=, second_derivative_bound= or third_derivative_bound=, a number each. If no bound "
+            f"{speaker()} needs a bound of a derivative of log p(y | eta) over all eta, and {target!r} has none; give "
+            "a GLMTarget slope_bound=, second_derivative_bound= or third_derivative_bound=, a number each. If no bound "
             "exists, as in Poisson regression, use MetropolisHastings(SurrogateTransition()) on a "
             'ControlVariate(target, always_read="auto")'
         )

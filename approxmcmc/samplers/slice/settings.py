@@ -13,6 +13,7 @@ import numpy as np
 
 from approxmcmc.acceptance import ExactTest
 from approxmcmc.contracts import AcceptanceTest, Component, Sampler, Target
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.checks import checked_integer
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.samplers.checks import check_continuous
@@ -69,7 +70,7 @@ class Slice(Component):
         if width.ndim > 1 or not (np.isfinite(width).all() and np.all(width > 0.0)):
             raise InvalidInputError(f"Slice: width must be a positive number or a vector of them, found {self.width!r}")
         object.__setattr__(self, "width", width if width.ndim else float(width))
-        checked_integer(self.max_steps, "max_steps", who="Slice", whole_floats=True)
+        checked_integer(self.max_steps, "max_steps", whole_floats=True)
         if self.directions not in ("sphere", "coordinates"):
             raise InvalidInputError(f'Slice: directions must be "sphere" or "coordinates", found {self.directions!r}')
 
@@ -157,9 +158,10 @@ class SliceSampler(Component, Sampler):
                 f"and BernsteinTest() do, found {self.test!r}"
             )
 
+    @names_itself()
     def build(self, target: Target, *, audit_every: int | str | None = "auto") -> MetropolisHastingsProgram:
         """Check that target and test fit, compile them, and return the program that starts chains."""
-        check_continuous(target, who="SliceSampler")
+        check_continuous(target)
         return slice_program(target, self.move.state_maker(target.variables.size), self.test, audit_every)
 
     def why_not_invariant(self, target: Target) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import CompiledTarget, TermWork, Variables, content_hash
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.engine.terms.python_batches import (
     BatchFunction,
     RowReader,
@@ -73,10 +74,8 @@ class PythonPrior(Prior):
         value: Callable[[np.ndarray], float],
         add_slope: Callable[[np.ndarray, np.ndarray], None],
         text: Callable[[], str],
-        *,
-        who: str,
     ) -> None:
-        super().__init__(1.0, None, who=who)
+        super().__init__(1.0, None)
         self.scale = float("nan")  # the prior is not normal
         self._value = value
         self._add_slope = add_slope
@@ -120,15 +119,15 @@ class BatchedTarget(TallDataTarget):
         "_gradient_kernel",
     )  # cached, and dropped by pickle
 
+    @names_itself()
     def _set(self, data: Any, variables: Variables, start: np.ndarray, prior: Prior, term_tolerance: float) -> None:
-        who = type(self).__name__
         arrays = data if isinstance(data, tuple | list) else (data,)
         self.given = kept(tuple(arrays))
-        self.data = tuple(rows_of(values, f"data[{k}]", who=who) for k, values in enumerate(arrays))
+        self.data = tuple(rows_of(values, f"data[{k}]") for k, values in enumerate(arrays))
         lengths = {len(array) if array.ndim else 0 for array in self.data}
         if len(lengths) != 1 or 0 in lengths:
             raise InvalidInputError(
-                f"{who}: every array in data needs one row for each term, found shapes "
+                f"{speaker()}: every array in data needs one row for each term, found shapes "
                 f"{[array.shape for array in self.data]}; put constants into the function"
             )
         self.n_obs = len(self.data[0])
@@ -192,9 +191,9 @@ class BatchedTarget(TallDataTarget):
             self.model.write_terms(theta, piece, n, out[first : first + n])
         return out
 
+    @names_itself()
     def _check_terms(self) -> None:
         """Raise unless each term is one number that depends on its own row alone."""
-        who = type(self).__name__
         at = self._start + 0.01 * np.sin(1.0 + np.arange(self.variables.size))
         rows = np.unique(np.linspace(0, self.n_obs - 1, CHECKED_TOGETHER).astype(np.int64))
         together = self._terms_of(rows, at)
@@ -205,7 +204,7 @@ class BatchedTarget(TallDataTarget):
         if not np.allclose(together, in_pairs, rtol=10 * self.term_tolerance, atol=self.term_tolerance, equal_nan=True):
             worst = int(np.argmax(np.abs(together - in_pairs)))
             raise IncompatibleError(
-                f"{who}: the term of row {rows[worst]} is {in_pairs[worst]:.9g} beside one row and "
+                f"{speaker()}: the term of row {rows[worst]} is {in_pairs[worst]:.9g} beside one row and "
                 f"{together[worst]:.9g} in a batch of {len(rows)} rows. A term must depend on its own row alone: "
                 "switch off batch normalisation, dropout and random augmentation, or raise term_tolerance (now "
                 f"{self.term_tolerance:g}) if this is rounding"
@@ -262,7 +261,10 @@ class BatchedTarget(TallDataTarget):
 
 
 def checked_settings(
-    loglik: Any, logprior: Any, dtype: Any, term_tolerance: float | None, *, who: str
+    loglik: Any,
+    logprior: Any,
+    dtype: Any,
+    term_tolerance: float | None,
 ) -> tuple[np.dtype, float]:
     """Return the type in which a library computes, and the relative rounding error of a term; raise on wrong settings.
 
@@ -270,22 +272,22 @@ def checked_settings(
     """
     for name, function in (("loglik", loglik), ("logprior", logprior)):
         if not callable(function) and not (name == "logprior" and function is None):
-            raise InvalidInputError(f"{who}: {name} must be a function, found {type(function).__name__}")
+            raise InvalidInputError(f"{speaker()}: {name} must be a function, found {type(function).__name__}")
     tolerances = {"float32": 1e-5, "float64": 1e-9}
     if dtype not in tolerances:
-        raise InvalidInputError(f'{who}: dtype must be "float32" or "float64", found {dtype!r}')
-    tolerance = tolerances[dtype] if term_tolerance is None else checked_tolerance(term_tolerance, who=who)
+        raise InvalidInputError(f'{speaker()}: dtype must be "float32" or "float64", found {dtype!r}')
+    tolerance = tolerances[dtype] if term_tolerance is None else checked_tolerance(term_tolerance)
     return np.dtype(dtype), tolerance
 
 
-def checked_tolerance(value: Any, *, who: str) -> float:
+def checked_tolerance(value: Any) -> float:
     """Return the tolerance as a float; raise unless it is between 0 and 0.01."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.floating) or not 0.0 < value < 0.01:
-        raise InvalidInputError(f"{who}: term_tolerance must be a number above 0 and below 0.01, found {value!r}")
+        raise InvalidInputError(f"{speaker()}: term_tolerance must be a number above 0 and below 0.01, found {value!r}")
     return float(value)
 
 
-def normal_scales(scale: Any, dim: int, *, who: str) -> np.ndarray:
+def normal_scales(scale: Any, dim: int) -> np.ndarray:
     """Return the standard deviations of normal priors, shape (dim,), from one number or an array of that shape."""
     try:
         scales = np.asarray(scale, dtype=np.float64)
@@ -293,7 +295,7 @@ def normal_scales(scale: Any, dim: int, *, who: str) -> np.ndarray:
         scales = np.asarray(np.nan)
     if isinstance(scale, bool) or scales.shape not in ((), (dim,)) or not np.all(scales > SMALLEST_SCALE):
         raise InvalidInputError(
-            f"{who}: prior_scale must be positive, one number or shape ({dim},), {SCALE_RULE}; found {scale!r}"
+            f"{speaker()}: prior_scale must be positive, one number or shape ({dim},), {SCALE_RULE}; found {scale!r}"
         )
     return np.broadcast_to(scales, (dim,)).copy()
 
@@ -303,10 +305,10 @@ def text_hash(*texts: str) -> str:
     return hashlib.blake2b("\0".join(texts).encode(), digest_size=16).hexdigest()
 
 
-def rows_of(values: Any, name: str, *, who: str) -> np.ndarray:
+def rows_of(values: Any, name: str) -> np.ndarray:
     """Return data as a contiguous array of its own type; float32, integers of any size and booleans are kept."""
     if as_source(values) is None and not np.ma.isMaskedArray(values):
         array = np.asarray(values)
         if array.dtype.kind in "iub":
             return np.ascontiguousarray(array)
-    return checked_array(values, name, who=who, keep_float32=True)
+    return checked_array(values, name, keep_float32=True)

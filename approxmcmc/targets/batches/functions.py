@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.terms.python_batches import BatchFunction
 from approxmcmc.errors import InvalidInputError
@@ -121,19 +122,18 @@ class BatchTarget(BatchedTarget):
         term_tolerance: float = 1e-9,
         identity: str | None = None,
     ) -> None:
-        who = "BatchTarget"
-        dim = checked_dimension(dim, "dim", who=who)
+        dim = checked_dimension(dim, "dim")
         self._functions = (terms, gradient, identity, dim)
-        variables = named_variables(dim, var_names, dims or {}, coords or {}, who=who)
-        start = np.zeros(dim) if initial_point is None else checked_array(initial_point, "initial_point", who=who)
+        variables = named_variables(dim, var_names, dims or {}, coords or {})
+        start = np.zeros(dim) if initial_point is None else checked_array(initial_point, "initial_point")
         if start.shape != (dim,):
-            raise InvalidInputError(f"{who}: initial_point must have shape ({dim},), found {start.shape}")
+            raise InvalidInputError(f"{speaker()}: initial_point must have shape ({dim},), found {start.shape}")
         if prior is None:
-            scales = normal_scales(prior_scale, dim, who=who)
+            scales = normal_scales(prior_scale, dim)
             prior_of_theta: Prior = NormalPrior(np.zeros(dim), scales)
         else:
-            prior_of_theta = Prior(1.0, prior, who=who, gradient=grad_prior)
-        self._set(data, variables, start, prior_of_theta, checked_tolerance(term_tolerance, who=who))
+            prior_of_theta = Prior(1.0, prior, gradient=grad_prior)
+        self._set(data, variables, start, prior_of_theta, checked_tolerance(term_tolerance))
         self._check_terms()
         if gradient is not None:
             self._check_gradient()
@@ -141,6 +141,7 @@ class BatchTarget(BatchedTarget):
     def _make_model(self) -> BatchModel:
         return PlainFunctions(*self._functions)
 
+    @names_itself()
     def _check_gradient(self) -> None:
         """Compare the gradient of a few rows with differences of their terms."""
         rows = np.unique(np.linspace(0, self.n_obs - 1, 8).astype(np.int64))
@@ -157,7 +158,7 @@ class BatchTarget(BatchedTarget):
         if self.term_tolerance > 1e-8:  # rounding of the terms would exceed the error of central differences
             add(self._start, np.zeros_like(self._start))
             return
-        check_gradient(value, add, self._start + 0.1, "gradient", self.variables.labels(), who="BatchTarget")
+        check_gradient(value, add, self._start + 0.1, "gradient", self.variables.labels())
 
     def __repr__(self) -> str:
         """Show the name of the function and the size."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from approxmcmc.contracts import TermWork, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.jax_library import load_jax, precision
 from approxmcmc.engine.terms.python_batches import BatchFunction
 from approxmcmc.errors import InvalidInputError
@@ -170,7 +171,7 @@ class JaxTarget(BatchedTarget):
         term_tolerance: float | None = None,
     ) -> None:
         jax = load_jax(WHO)
-        self._dtype, tolerance = checked_settings(loglik, logprior, dtype, term_tolerance, who=WHO)
+        self._dtype, tolerance = checked_settings(loglik, logprior, dtype, term_tolerance)
         self._loglik = loglik
         self._logprior = logprior
         self._params = jax.tree_util.tree_map(lambda leaf: np.asarray(leaf, dtype), params)
@@ -179,19 +180,20 @@ class JaxTarget(BatchedTarget):
             raise InvalidInputError(f"{WHO}: params holds no arrays")
         start = np.concatenate([np.ravel(leaf) for leaf in leaves]).astype(np.float64)
         variables = Variables(leaf_shapes(jax, self._params), dict(dims or {}), dict(coords or {}))
-        check_names(variables, who=WHO)
+        check_names(variables)
         if logprior is None:
             prior: Any = NormalPrior(np.zeros(start.size), self._scales(jax, prior_scale, start.size))
         else:
-            prior = PythonPrior(self._log_prior, self._add_prior_slope, self._prior_text, who=WHO)
+            prior = PythonPrior(self._log_prior, self._add_prior_slope, self._prior_text)
         self._set(data, variables, start, prior, tolerance)
         self._check_terms()
 
     _of_process = (*BatchedTarget._of_process, "_prior_functions", "_unravel")
 
+    @names_itself()
     def _scales(self, jax: Any, prior_scale: Any, dim: int) -> np.ndarray:
         if np.isscalar(prior_scale):
-            return normal_scales(prior_scale, dim, who=WHO)
+            return normal_scales(prior_scale, dim)
         try:
             full = jax.tree_util.tree_map(_scale_of_leaf, prior_scale, self._params)
         except ValueError as error:
@@ -199,7 +201,7 @@ class JaxTarget(BatchedTarget):
                 f"{WHO}: prior_scale must be a number, or a tree like params with a number or an array for each leaf "
                 f"({error})"
             ) from error
-        return normal_scales(np.concatenate([np.ravel(leaf) for leaf in jax.tree_util.tree_leaves(full)]), dim, who=WHO)
+        return normal_scales(np.concatenate([np.ravel(leaf) for leaf in jax.tree_util.tree_leaves(full)]), dim)
 
     @functools.cached_property
     def _unravel(self) -> Callable[[Any], Any]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from approxmcmc.contracts import Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.extras import extra
 from approxmcmc.engine.terms.python_batches import BatchFunction
 from approxmcmc.errors import InvalidInputError
@@ -175,7 +176,7 @@ class TorchTarget(BatchedTarget):
         term_tolerance: float | None = None,
     ) -> None:
         torch = load_torch()
-        self._dtype, tolerance = checked_settings(loglik, logprior, dtype, term_tolerance, who=WHO)
+        self._dtype, tolerance = checked_settings(loglik, logprior, dtype, term_tolerance)
         if not isinstance(module, torch.nn.Module) or not any(True for _ in module.parameters()):
             raise InvalidInputError(
                 f"{WHO}: module must be a torch.nn.Module with parameters, found {type(module).__name__}"
@@ -187,26 +188,27 @@ class TorchTarget(BatchedTarget):
         variables = Variables(
             {name: leaf.shape for name, leaf in parameters.items()}, dict(dims or {}), dict(coords or {})
         )
-        check_names(variables, who=WHO)
+        check_names(variables)
         start = np.concatenate([np.ravel(leaf) for leaf in parameters.values()]).astype(np.float64)
         if logprior is None:
             prior: Any = NormalPrior(np.zeros(start.size), self._scales(prior_scale, parameters))
         else:
-            prior = PythonPrior(self._log_prior, self._add_prior_slope, self._prior_text, who=WHO)
+            prior = PythonPrior(self._log_prior, self._add_prior_slope, self._prior_text)
         self._set(data, variables, start, prior, tolerance)
         self._check_terms()
 
+    @names_itself()
     def _scales(self, prior_scale: Any, parameters: Mapping[str, np.ndarray]) -> np.ndarray:
         dim = sum(leaf.size for leaf in parameters.values())
         if not isinstance(prior_scale, Mapping):
-            return normal_scales(prior_scale, dim, who=WHO)
+            return normal_scales(prior_scale, dim)
         if set(prior_scale) != set(parameters):
             raise InvalidInputError(
                 f"{WHO}: prior_scale needs a number for each of the parameters {list(parameters)}, found "
                 f"{list(prior_scale)}"
             )
         scales = [np.ravel(np.broadcast_to(prior_scale[name], leaf.shape)) for name, leaf in parameters.items()]
-        return normal_scales(np.concatenate(scales), dim, who=WHO)
+        return normal_scales(np.concatenate(scales), dim)
 
     def _make_model(self) -> TorchModel:
         return TorchModel(self._loglik, self._module, self.variables.shapes, self._dtype)

@@ -67,7 +67,7 @@ class BinaryMRF(FactorGraph):
 
     @naming_the_arguments
     def __init__(self, n_variables: int, indices: Any, log_tables: Any) -> None:
-        n_variables = checked_dimension(n_variables, "n_variables", who="BinaryMRF")
+        n_variables = checked_dimension(n_variables, "n_variables")
         if not np.size(indices[0] if isinstance(indices, (list, tuple)) and len(indices) else indices):
             raise InvalidInputError("BinaryMRF: indices holds no factor; give the sites of one at least")
         several = isinstance(indices, (list, tuple)) and np.ndim(indices[0]) == 2
@@ -156,8 +156,8 @@ def _difference(tables: np.ndarray, axes: Sequence[int]) -> np.ndarray:
 
 
 def _group(n_variables: int, indices: Any, log_tables: Any) -> FactorGroup:
-    sites = checked_array(indices, "indices", who="BinaryMRF")
-    tables = checked_array(log_tables, "log_tables", who="BinaryMRF").astype(np.float64)
+    sites = checked_array(indices, "indices")
+    tables = checked_array(log_tables, "log_tables").astype(np.float64)
     if sites.ndim != 2 or sites.dtype != np.int64 or not sites.size:
         raise InvalidInputError(
             f"BinaryMRF: indices must be integers of shape (F, k), found {sites.dtype} {sites.shape}"

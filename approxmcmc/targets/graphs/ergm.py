@@ -78,7 +78,7 @@ class ERGM(ExponentialFamily):
     ) -> None:
         self.adjacency = checked_graph(graph)
         self.statistics = find_statistics(statistics)
-        self.prior = FamilyPrior(prior_scale, prior_bounds, who="ERGM")
+        self.prior = FamilyPrior(prior_scale, prior_bounds)
         names = [statistic.name for statistic in self.statistics]
         self.variables = Variables({"theta": (len(names),)}, {"theta": ("statistic",)}, {"statistic": names})
         self._observed_statistics = np.array([float(statistic.value(self.adjacency)) for statistic in self.statistics])
@@ -132,7 +132,7 @@ class ERGM(ExponentialFamily):
 
     def build_simulator(self, auxiliary: Any) -> Simulator:
         """Return the simulator for the setting `auxiliary`."""
-        auxiliary = checked_auxiliary(auxiliary, repr(self))
+        auxiliary = checked_auxiliary(auxiliary)
         if auxiliary in ("auto", "exact") and self._exact is not None:
             return self._exact.simulator()
         if auxiliary == "exact":

@@ -34,6 +34,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts.arguments import check_settings, naming_the_arguments
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.engine.compiler.compile import INDICES, VECTOR, allocating, compiled, kernel
 from approxmcmc.engine.compiler.identity import cached_by_content, content_id
 from approxmcmc.errors import CompilationError, InvalidInputError
@@ -75,7 +76,7 @@ class GraphStatistic:
 @naming_the_arguments
 def degree_statistic(name: str, of_degree: Callable[..., float]) -> GraphStatistic:
     """Return the statistic `name`, s(y) = sum_v of_degree(d_v), d_v the degree of node v."""
-    term = allocating(plain_function(of_degree, f"of_degree of {name!r}", who="degree_statistic"))
+    term = allocating(plain_function(of_degree, f"of_degree of {name!r}"))
 
     def change(adjacency: np.ndarray, degrees: np.ndarray, i: int, j: int) -> float:
         return term(degrees[i] + 1) - term(degrees[i]) + term(degrees[j] + 1) - term(degrees[j])
@@ -155,15 +156,17 @@ def check_statistic(statistic: GraphStatistic) -> None:
 
     Raises `CompilationError` if it does not compile, and `InvalidInputError` if they differ.
     """
-    who = f"statistic {statistic.name!r}"
+    name = f"statistic {statistic.name!r}"
     signature = "change(adjacency, degrees, i, j) -> float"
     try:
-        change = kernel(plain_function(statistic.change, "change", who=who), nb.float64(*CHANGE_ARGUMENTS))
+        with speaking(name):
+            function = plain_function(statistic.change, "change")
+        change = kernel(function, nb.float64(*CHANGE_ARGUMENTS))
     except InvalidInputError:
         raise
     except Exception as error:  # numba's errors, and others that its internals raise
         raise CompilationError(
-            f"{who}: change does not compile: {compiler_says(error)}\n  expected signature: {signature}"
+            f"{name}: change does not compile: {compiler_says(error)}\n  expected signature: {signature}"
         ) from error
     rng = np.random.default_rng(0)
     for n in CHECKED_SIZES:
@@ -179,7 +182,7 @@ def check_statistic(statistic: GraphStatistic) -> None:
             if not abs(got - difference) <= TOLERANCE * max(1.0, abs(difference)):
                 graph[i, j] = graph[j, i] = 0
                 raise InvalidInputError(
-                    f"{who}: adding the edge ({i}, {j}) changes the value by {difference}, change returns {got}; "
+                    f"{name}: adding the edge ({i}, {j}) changes the value by {difference}, change returns {got}; "
                     f"the graph without the edge is\n{graph}\n  expected: {signature}, "
                     "value with the edge minus without"
                 )
@@ -202,7 +205,8 @@ def write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]
 def make_write_changes(statistics: tuple[GraphStatistic, ...]) -> Callable[..., None]:
     """Return the function that writes the changes of all statistics; it calls `change_kernel` of all but the last."""
     last = len(statistics) - 1
-    change = allocating(plain_function(statistics[-1].change, "change", who=statistics[-1].name))
+    with speaking(statistics[-1].name):
+        change = allocating(plain_function(statistics[-1].change, "change"))
     if last == 0:
 
         def write(adjacency: np.ndarray, degrees: np.ndarray, i: int, j: int, out: np.ndarray) -> None:

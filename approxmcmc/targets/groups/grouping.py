@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.files.mapped_files import is_mapped, nameless_array
 from approxmcmc.engine.files.paths import user_cache
 from approxmcmc.engine.terms.partitions import spans
@@ -47,7 +48,7 @@ class Grouping(NamedTuple):
             yield tuple(np.searchsorted(self.start, [lo, hi]))
 
 
-def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
+def grouping(groups: Any, n_rows: int) -> Grouping:
     """Return the grouping of `n_rows` rows by their labels in `groups`, of any type that can be sorted.
 
     `groups` may be a source; the codes of a column of text or categories are replaced by its labels.
@@ -62,9 +63,9 @@ def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
     labels = np.asarray(groups if source is None else source)
     if labels.shape != (n_rows,):
         raise InvalidInputError(
-            f"{who}: groups must hold the label of each row's group, shape ({n_rows},), found {labels.shape}"
+            f"{speaker()}: groups must hold the label of each row's group, shape ({n_rows},), found {labels.shape}"
         )
-    _check_labels(groups, labels, who=who)
+    _check_labels(groups, labels)
     of_labels = _in_pieces(labels) if is_mapped(labels) else _at_once(labels)
     if source is not None and source.categories:
         [names] = source.categories.values()
@@ -72,13 +73,13 @@ def grouping(groups: Any, n_rows: int, *, who: str) -> Grouping:
     return of_labels
 
 
-def _check_labels(given: Any, labels: np.ndarray, *, who: str) -> None:
+def _check_labels(given: Any, labels: np.ndarray) -> None:
     """Raise if a label is missing or infinite, or if labels have several types; `labels` is `given` as an array.
 
     NumPy makes texts of a list that holds one: NaN and None would become labels, and 1 and "1" the same group.
     """
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
-        raise InvalidInputError(f"{who}: groups hold NaN or infinity; give every row a label")
+        raise InvalidInputError(f"{speaker()}: groups hold NaN or infinity; give every row a label")
     if labels.dtype.kind in "US" and isinstance(given, (list, tuple)):
         labels = np.array(given, dtype=object)
     if labels.dtype.kind not in "OMm":
@@ -89,15 +90,15 @@ def _check_labels(given: Any, labels: np.ndarray, *, who: str) -> None:
     if missing.any():
         row = int(np.argmax(missing))
         raise InvalidInputError(
-            f"{who}: groups hold the missing label {labels[row]!r} in row {row}; give every row a label, or leave "
-            "the row out"
+            f"{speaker()}: groups hold the missing label {labels[row]!r} in row {row}; give every row a label, or "
+            "leave the row out"
         )
     try:
         np.sort(labels)
     except TypeError as error:
         names = sorted({type(label).__name__ for label in labels})
         raise InvalidInputError(
-            f"{who}: groups hold labels of the types {', '.join(names)}, which cannot be sorted ({error}); give "
+            f"{speaker()}: groups hold labels of the types {', '.join(names)}, which cannot be sorted ({error}); give "
             "labels of one type, such as texts or the codes 0, 1, 2, ..."
         ) from error
 
@@ -112,7 +113,7 @@ def _in_pieces(labels: np.ndarray) -> Grouping:
     pieces = [slice(lo, lo + ROWS) for lo in range(0, len(labels), ROWS)]
     distinct, sizes = functools.reduce(_merged, (np.unique(labels[piece], return_counts=True) for piece in pieces))
     start = _starts(sizes)
-    order = nameless_array(labels.shape, np.int64, user_cache("laid_out_rows"), who="groups")
+    order = nameless_array(labels.shape, np.int64, user_cache("laid_out_rows"), purpose="groups")
     places = start[:-1].copy()
     for piece in pieces:
         of_piece = _at_once(labels[piece])
@@ -144,7 +145,7 @@ def by_group(columns: Sequence[np.ndarray], groups: Grouping) -> np.ndarray:
     shape = (n, sum(widths))
     folder = user_cache("laid_out_rows")
     on_disk = any(is_mapped(array) for array in columns)
-    sorted_rows = nameless_array(shape, np.float64, folder, who="rows by group") if on_disk else np.empty(shape)
+    sorted_rows = nameless_array(shape, np.float64, folder, purpose="rows by group") if on_disk else np.empty(shape)
     for array, stop in zip(columns, np.cumsum(widths).tolist(), strict=True):
         lo = 0
         width = 1 if array.ndim == 1 else array.shape[1]

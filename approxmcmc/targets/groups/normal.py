@@ -14,6 +14,7 @@ import numpy as np
 
 from approxmcmc.contracts import PredictiveTarget
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families.normal import NORMAL
 from approxmcmc.targets.checks import checked_array
@@ -122,9 +123,8 @@ class NormalGroups(NormalTerms, PredictiveTarget):
         coef_names: Sequence[str] | None = None,
         offset: Any = None,
     ) -> None:
-        who = "NormalGroups"
-        check_same_index(who, X=X, y=y, groups=groups, slopes=slopes, errors=errors, weights=weights, offset=offset)
-        given_columns = read_numbers(X, response_source(y), intercept=intercept, coef_names=coef_names, who=who)
+        check_same_index(X=X, y=y, groups=groups, slopes=slopes, errors=errors, weights=weights, offset=offset)
+        given_columns = read_numbers(X, response_source(y), intercept=intercept, coef_names=coef_names)
         self.reference_levels = given_columns.reference_levels
         self.columns = given_columns.variables
         self.has_intercept = intercept
@@ -133,23 +133,23 @@ class NormalGroups(NormalTerms, PredictiveTarget):
         y = given_columns.y.astype(np.float64, copy=False)
         self.n_rows = len(y)
         if offset is not None:
-            offsets = checked_array(response_source(offset), "offset", who=who).astype(np.float64, copy=False)
+            offsets = checked_array(response_source(offset), "offset").astype(np.float64, copy=False)
             if offsets.shape != y.shape:
-                raise InvalidInputError(f"{who}: offset must hold {len(y)} numbers, found shape {offsets.shape}")
+                raise InvalidInputError(f"{speaker()}: offset must hold {len(y)} numbers, found shape {offsets.shape}")
             y = y - offsets
         columns = [np.broadcast_to(1.0, (self.n_rows, 1)), X, y]
         if slopes is not None:
-            slope_columns = checked_array(slopes, "slopes", who=who)
+            slope_columns = checked_array(slopes, "slopes")
             if slope_columns.ndim not in (1, 2) or len(slope_columns) != self.n_rows:
                 raise InvalidInputError(
-                    f"{who}: slopes must have {self.n_rows} rows, found shape {slope_columns.shape}"
+                    f"{speaker()}: slopes must have {self.n_rows} rows, found shape {slope_columns.shape}"
                 )
             columns.insert(1, slope_columns.reshape(self.n_rows, -1))
         self.n_effects = self.n_columns = sum(array.shape[1] for array in columns[:-2])
-        self.grouping = grouping(groups, self.n_rows, who=who)
+        self.grouping = grouping(groups, self.n_rows)
         sizes = self.grouping.sizes.astype(np.float64)
         log_weights = np.zeros(len(sizes))
-        factors = _factors(errors, weights, self.n_rows, who)
+        factors = _factors(errors, weights, self.n_rows)
         if factors is not None:
             columns = [np.column_stack(columns) * factors[:, None]]
             log_weights = np.add.reduceat(np.log(factors)[self.grouping.order], self.grouping.start[:-1])
@@ -161,14 +161,14 @@ class NormalGroups(NormalTerms, PredictiveTarget):
         n_scales = self.variables.n_scales
         noise = [] if self.knows_noise else [LOG_NOISE_SCALE]
         for name, value in {"prior_scale": prior_scale, "effect_scale": effect_scale}.items():
-            checked_prior_scale(value, name, who=who)
+            checked_prior_scale(value, name)
         if not 0.0 < noise_scale < np.inf:
-            raise InvalidInputError(f"{who}: noise_scale must be positive and finite, found {noise_scale!r}")
+            raise InvalidInputError(f"{speaker()}: noise_scale must be positive and finite, found {noise_scale!r}")
         scales = np.array([*[prior_scale] * len(coef), *[effect_scale] * n_scales, *noise], dtype=np.float64)
         means = np.zeros(len(scales))
         if noise:
             means[-1] = np.log(noise_scale)
-        self.prior = NormalPrior(means, scales) if prior is None else Prior(1.0, prior, who=who)
+        self.prior = NormalPrior(means, scales) if prior is None else Prior(1.0, prior)
         L = 0.5 * effect_scale * np.eye(self.n_effects)[np.tril_indices(self.n_effects)]
         self._start = np.concatenate([np.zeros(len(coef)), L, means[-1:] if noise else []])
 
@@ -214,49 +214,53 @@ class NormalGroups(NormalTerms, PredictiveTarget):
         drawn = np.einsum("tij,tgj->tgi", self.variables.cholesky(thetas), u)
         return drawn[..., 0] if self.n_effects == 1 else drawn
 
+    @names_itself("predict for {}")
     def rows_to_predict(self, rows: Any, **columns: Any) -> RowsInGroups:
         """Return `rows` for a prediction: a table or matrix as X of the target; those of the target are not kept.
 
         They need ``groups``, labels of groups of the target or of new groups; ``slopes`` and ``errors`` if the target
         has them. They may have an ``offset``, by default 0, and ``weights``, by default 1.
         """
-        who = "predict for NormalGroups"
         if rows is None:
             raise IncompatibleError(
-                f"{who}: the target keeps sums over the rows of each group, not the rows; give them: rows=X, "
+                f"{speaker()}: the target keeps sums over the rows of each group, not the rows; give them: rows=X, "
                 "groups=groups"
             )
         names = ("groups", "slopes", "errors", "weights", "offset")
         (groups, slopes, errors, weights, offset) = (columns.pop(name, None) for name in names)
-        refuse_columns(columns, who=who)
-        check_same_index(who, rows=rows, groups=groups, slopes=slopes, errors=errors, weights=weights, offset=offset)
+        refuse_columns(columns)
+        check_same_index(rows=rows, groups=groups, slopes=slopes, errors=errors, weights=weights, offset=offset)
         n = len(rows)
         for name, is_needed, column in (
             ("slopes", self.n_effects > 1, slopes),
             ("errors", self.knows_noise, errors),
         ):
             if is_needed and column is None:
-                raise InvalidInputError(f"{who}: the rows of the target have {name}, so the new rows need {name}=")
+                raise InvalidInputError(
+                    f"{speaker()}: the rows of the target have {name}, so the new rows need {name}="
+                )
             if column is not None and not is_needed:
-                raise InvalidInputError(f"{who}: the rows of the target have no {name}, so the new rows take none")
-        factors = _factors(errors, weights, n, who)
-        known_offset = numbers_of_rows(offset, "offset", n, who=who)
+                raise InvalidInputError(
+                    f"{speaker()}: the rows of the target have no {name}, so the new rows take none"
+                )
+        factors = _factors(errors, weights, n)
+        known_offset = numbers_of_rows(offset, "offset", n)
         return RowsInGroups(
             self,
             NORMAL,
-            design_of_new_rows(self, rows, known_offset, who=who),
-            groups_of_new_rows(self, groups, n, who=who),
-            slopes=None if slopes is None else self._slope_columns(slopes, n, who),
+            design_of_new_rows(self, rows, known_offset),
+            groups_of_new_rows(self, groups, n),
+            slopes=None if slopes is None else self._slope_columns(slopes, n),
             log_shape=0.0 if factors is None else -np.log(factors),
             labels=labels_of_rows(rows),
         )
 
-    def _slope_columns(self, slopes: Any, n: int, who: str) -> np.ndarray:
+    def _slope_columns(self, slopes: Any, n: int) -> np.ndarray:
         """Return the predictors with slopes of new rows, shape (n, slopes)."""
-        array = checked_array(in_memory(slopes), "slopes", who=who).astype(np.float64, copy=False)
+        array = checked_array(in_memory(slopes), "slopes").astype(np.float64, copy=False)
         if array.ndim not in (1, 2) or array.size != n * (self.n_effects - 1) or len(array) != n:
             raise InvalidInputError(
-                f"{who}: slopes must have the shape ({n}, {self.n_effects - 1}), found {array.shape}"
+                f"{speaker()}: slopes must have the shape ({n}, {self.n_effects - 1}), found {array.shape}"
             )
         return array.reshape(n, -1)
 
@@ -268,19 +272,20 @@ class NormalGroups(NormalTerms, PredictiveTarget):
         return f"NormalGroups({self.n_obs} groups, {self.n_rows} rows, dim={self.variables.size})"
 
 
-def _factors(errors: Any, weights: Any, n_rows: int, who: str) -> np.ndarray | None:
+def _factors(errors: Any, weights: Any, n_rows: int) -> np.ndarray | None:
     """Return the factors that give all rows the same error: 1 / errors, or the square roots of weights; None: 1."""
     if errors is not None and weights is not None:
         raise InvalidInputError(
-            f"{who}: errors are the known standard deviations of the rows, so weights have nothing to scale; give one"
+            f"{speaker()}: errors are the known standard deviations of the rows, so weights have nothing to scale; "
+            "give one"
         )
     if errors is not None:
-        return 1.0 / _checked_errors(errors, n_rows, who)
-    return None if weights is None else np.sqrt(checked_weights(response_source(weights), n_rows, who=who))
+        return 1.0 / _checked_errors(errors, n_rows)
+    return None if weights is None else np.sqrt(checked_weights(response_source(weights), n_rows))
 
 
-def _checked_errors(errors: Any, n_rows: int, who: str) -> np.ndarray:
-    checked = checked_array(errors, "errors", who=who).astype(np.float64)
+def _checked_errors(errors: Any, n_rows: int) -> np.ndarray:
+    checked = checked_array(errors, "errors").astype(np.float64)
     if checked.shape != (n_rows,) or not (checked > 0.0).all():
-        raise InvalidInputError(f"{who}: errors must be {n_rows} positive numbers, found {checked!r}")
+        raise InvalidInputError(f"{speaker()}: errors must be {n_rows} positive numbers, found {checked!r}")
     return checked

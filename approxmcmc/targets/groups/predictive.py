@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from approxmcmc.contracts import LatentTarget, RowsToPredict
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.numerics import LARGEST_LOG
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.family import Family
@@ -43,7 +44,7 @@ class GroupsOfRows(NamedTuple):
     of_row: np.ndarray
 
 
-def groups_of_new_rows(target: LatentTarget, groups: Any, n_rows: int, *, who: str) -> GroupsOfRows:
+def groups_of_new_rows(target: LatentTarget, groups: Any, n_rows: int) -> GroupsOfRows:
     """Return the groups of new rows by their labels.
 
     Raises
@@ -53,17 +54,17 @@ def groups_of_new_rows(target: LatentTarget, groups: Any, n_rows: int, *, who: s
     """
     if groups is None:
         raise InvalidInputError(
-            f"{who}: the new rows need groups=, the label of each row's group; a label that no row of the target has "
-            "is a new group, whose effect is drawn from its prior"
+            f"{speaker()}: the new rows need groups=, the label of each row's group; a label that no row of the target "
+            "has is a new group, whose effect is drawn from its prior"
         )
-    new = grouping(groups, n_rows, who=who)
+    new = grouping(groups, n_rows)
     known_labels = target.group_labels.tolist()
     labels = new.labels.tolist()
     for of_which, others in ((labels, known_labels), (known_labels, labels)):
         if all(isinstance(label, str) for label in of_which) and not any(isinstance(label, str) for label in others):
             raise InvalidInputError(
-                f"{who}: groups of the new rows are {labels[:3]} ..., those of the target {known_labels[:3]} ...: "
-                "texts are never equal to numbers, so every group would be a new one; give labels of one type"
+                f"{speaker()}: groups of the new rows are {labels[:3]} ..., those of the target {known_labels[:3]} "
+                "...: texts are never equal to numbers, so every group would be a new one; give labels of one type"
             )
     place_of = {label: place for place, label in enumerate(known_labels)}
     places = np.array([place_of.get(label, -1) for label in labels], dtype=np.int64)
@@ -83,23 +84,21 @@ def _codes(groups: Grouping) -> np.ndarray:
     return codes
 
 
-def design_of_new_rows(target: Any, rows: Any, offset: np.ndarray | None, *, who: str) -> Design:
+def design_of_new_rows(target: Any, rows: Any, offset: np.ndarray | None) -> Design:
     """Return the design of new rows, a table or matrix as X of the target, and their offset; None: 0."""
-    parts = parts_of_new_rows(
-        rows, target.columns, target.reference_levels, has_intercept=target.has_intercept, who=who
-    )
+    parts = parts_of_new_rows(rows, target.columns, target.reference_levels, has_intercept=target.has_intercept)
     if offset is not None:
         parts.append(PredictorPart(None, offset[:, None]))
     return assemble({"eta": parts}, target.columns, len(rows))
 
 
-def numbers_of_rows(values: Any, name: str, n: int, *, who: str) -> np.ndarray | None:
+def numbers_of_rows(values: Any, name: str, n: int) -> np.ndarray | None:
     """Return n numbers of the user's as floats; None if `values` is None."""
     if values is None:
         return None
-    array = checked_array(in_memory(values), name, who=who).astype(np.float64, copy=False)
+    array = checked_array(in_memory(values), name).astype(np.float64, copy=False)
     if array.shape != (n,):
-        raise InvalidInputError(f"{who}: {name} must hold {n} numbers, one for each new row, found {array.shape}")
+        raise InvalidInputError(f"{speaker()}: {name} must hold {n} numbers, one for each new row, found {array.shape}")
     return array
 
 

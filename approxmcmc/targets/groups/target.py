@@ -16,6 +16,7 @@ import numpy as np
 
 from approxmcmc.contracts import PredictiveTarget, content_hash
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.engine.compiler.identity import content_id
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingWarning, warn
@@ -163,14 +164,13 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
         offset: Any = None,
         weights: Any = None,
     ) -> None:
-        who = "GroupedTarget"
-        check_same_index(who, X=X, y=y, groups=groups, trials=trials, offset=offset, weights=weights)
+        check_same_index(X=X, y=y, groups=groups, trials=trials, offset=offset, weights=weights)
         y = response_source(y)
         trials = response_source(trials)
         offset = response_source(offset)
         weights = response_source(weights)
         groups = with_sources(groups)
-        columns = read_numbers(X, y, intercept=intercept, coef_names=coef_names, who=who)
+        columns = read_numbers(X, y, intercept=intercept, coef_names=coef_names)
         self.columns = columns.variables
         self.has_intercept = intercept
         self.given = kept((columns.source, y, groups, trials, offset, weights))
@@ -180,52 +180,52 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
         n_rows = len(y)
         p = len(columns.labels)
         self.family_name = family if isinstance(family, str) else getattr(family, "__name__", type(family).__name__)
-        self.family = _family(family, derivatives_eta, who)
-        size = _sizes(self.family_name, y, trials, who)
+        self.family = _family(family, derivatives_eta)
+        size = _sizes(self.family_name, y, trials)
         if shape is not None and not (self.family.has_shape and 0.0 < shape < math.inf):
             of_shape = ", ".join(
                 repr(name) for name, family_entry in FAMILIES.items() if family_entry.has_shape and name != "normal"
             )
             raise InvalidInputError(
-                f"{who}: shape= must be positive and finite for the families {of_shape}, or None for a parameter, and "
-                f"left out for others; found {shape!r} with {self.family_name!r}"
+                f"{speaker()}: shape= must be positive and finite for the families {of_shape}, or None for a "
+                f"parameter, and left out for others; found {shape!r} with {self.family_name!r}"
             )
         self.shape = shape
         if not 0.0 < float(shape_scale) < math.inf:
-            raise InvalidInputError(f"{who}: shape_scale must be a positive finite number, found {shape_scale!r}")
+            raise InvalidInputError(f"{speaker()}: shape_scale must be a positive finite number, found {shape_scale!r}")
         self.shape_scale = shape_scale
         has_unknown_shape = self.family.has_shape and shape is None
         self.n_columns = self.n_effects = 1
-        self.grouping = grouping(groups, n_rows, who=who)
+        self.grouping = grouping(groups, n_rows)
         self.variables = group_variables(columns.labels, ["intercept"], positive=SHAPE if has_unknown_shape else None)
         self._refuse_convex(y, size)
-        offsets = _offset(offset, n_rows, who)
+        offsets = _offset(offset, n_rows)
         table = self._link(p, has_offset=offsets is not None)
-        self._arrange_rows(X, y, size, table, offsets, weights, who=who)
+        self._arrange_rows(X, y, size, table, offsets, weights)
         for name, value in {"prior_scale": prior_scale, "effect_scale": effect_scale}.items():
-            checked_prior_scale(value, name, who=who)
+            checked_prior_scale(value, name)
         if math.isinf(effect_scale):
             raise InvalidInputError(
-                f"{who}: effect_scale must be finite, found {effect_scale!r}; with a flat prior of sigma the posterior "
-                "may have no finite mass"
+                f"{speaker()}: effect_scale must be finite, found {effect_scale!r}; with a flat prior of sigma the "
+                "posterior may have no finite mass"
             )
         log_shape = [math.log(shape_scale)] if has_unknown_shape else []
         means = np.array([*[0.0] * (p + 1), *log_shape])
         scales = np.array([*[prior_scale] * p, effect_scale, *[LOG_SHAPE_SCALE] * len(log_shape)], dtype=np.float64)
-        self.prior = NormalPrior(means, scales) if prior is None else Prior(1.0, prior, who=who)
+        self.prior = NormalPrior(means, scales) if prior is None else Prior(1.0, prior)
         self.center = np.array([*[0.0] * p, 0.5 * effect_scale, *log_shape])
         if at is not None:
-            at = checked_array(at, "at", who=who).astype(np.float64)
+            at = checked_array(at, "at").astype(np.float64)
             if at.shape != (self.variables.size,):
-                raise InvalidInputError(f"{who}: at must have shape ({self.variables.size},), found {at!r}")
+                raise InvalidInputError(f"{speaker()}: at must have shape ({self.variables.size},), found {at!r}")
         if n_nodes is not None:
             self.set_rule(n_nodes=n_nodes)
         self.place(at, n_nodes)
         if not self.accuracy.nats <= LARGEST_ERROR:
             warn(
-                f"{who}: with {self.n_nodes} nodes the error of the log-likelihood changes by {self.accuracy.nats:.2g} "
-                f"nats over the posterior, above {LARGEST_ERROR}; give more nodes by n_nodes=, a prior without a heavy "
-                "tail of sigma, or sample the effects as parameters",
+                f"{speaker()}: with {self.n_nodes} nodes the error of the log-likelihood changes by "
+                f"{self.accuracy.nats:.2g} nats over the posterior, above {LARGEST_ERROR}; give more nodes by "
+                "n_nodes=, a prior without a heavy tail of sigma, or sample the effects as parameters",
                 SamplingWarning,
             )
 
@@ -244,6 +244,7 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
         bare.rule = self.data[4:]
         return bare
 
+    @names_itself()
     def with_rows(self, given: tuple[Any, ...], n_obs: int) -> Self:
         """Return this model with other rows, which must be those of `n_obs` groups.
 
@@ -257,25 +258,31 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
         other = copy.copy(self)
         (X, y, labels, trials, offset, weights) = given
         other.given = None
-        other.grouping = grouping(labels, len(y), who="GroupedTarget")
+        other.grouping = grouping(labels, len(y))
         if len(other.grouping.labels) != n_obs:
             raise IncompatibleError(
                 f"GroupedTarget: rows of {n_obs} groups are needed, found {len(other.grouping.labels)} groups; a group "
                 "must not be split, so give all rows of each"
             )
-        size = _sizes(self.family_name, y, trials, "GroupedTarget")
-        offsets = _offset(offset, len(y), "GroupedTarget")
-        other._arrange_rows(X, y, size, self.rule[2:], offsets, weights, who="GroupedTarget")
+        size = _sizes(self.family_name, y, trials)
+        offsets = _offset(offset, len(y))
+        other._arrange_rows(X, y, size, self.rule[2:], offsets, weights)
         other.data = (*other.data[:4], *self.rule)
         other.refit()
         return other
 
     def _arrange_rows(
-        self, X: Any, y: np.ndarray, size: np.ndarray, table: Any, offset: Any, weights: Any, *, who: str
+        self,
+        X: Any,
+        y: np.ndarray,
+        size: np.ndarray,
+        table: Any,
+        offset: Any,
+        weights: Any,
     ) -> None:
         """Sort the rows of this family by group, with their weights if they have any."""
         self.stack = Stack(self.family)
-        known_weights = None if weights is None else checked_weights(weights, len(y), who=who)
+        known_weights = None if weights is None else checked_weights(weights, len(y))
         self.has_offset = offset is not None
         self.has_weights = weights is not None
         self.arrange(_ones(len(y), 1), X, y, size, self.grouping, table, weight=known_weights, offset=offset)
@@ -335,38 +342,39 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
         """Return exact draws of sigma z_g; shape (thetas, groups)."""
         return np.abs(thetas[:, self.scale_coordinates]) * self.draw_standard_effects(rng, thetas, groups)[..., 0]
 
+    @names_itself("predict for {}")
     def rows_to_predict(self, rows: Any, **columns: Any) -> RowsInGroups:
         """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.
 
         New rows need ``groups``, labels of groups of the target or of new groups, and ``trials`` if the family has
         trials; they may have an ``offset``, by default 0.
         """
-        who = "predict for GroupedTarget"
         if rows is None:
-            refuse_columns(columns, who=who)
-            return self._own_rows(who)
+            refuse_columns(columns)
+            return self._own_rows()
         groups, trials, offset = (columns.pop(name, None) for name in ("groups", "trials", "offset"))
-        refuse_columns(columns, who=who)
-        check_same_index(who, rows=rows, groups=groups, trials=trials, offset=offset)
+        refuse_columns(columns)
+        check_same_index(rows=rows, groups=groups, trials=trials, offset=offset)
         n = len(rows)
         if (trials is None) == (self.family_name == "binomial"):
-            raise InvalidInputError(f"{who}: trials= goes with family='binomial' and no other")
-        known_offset = numbers_of_rows(offset, "offset", n, who=who)
+            raise InvalidInputError(f"{speaker()}: trials= goes with family='binomial' and no other")
+        known_offset = numbers_of_rows(offset, "offset", n)
         return RowsInGroups(
             self,
             self.family,
-            design_of_new_rows(self, rows, known_offset, who=who),
-            groups_of_new_rows(self, groups, n, who=who),
-            size=numbers_of_rows(trials, "trials", n, who=who),
+            design_of_new_rows(self, rows, known_offset),
+            groups_of_new_rows(self, groups, n),
+            size=numbers_of_rows(trials, "trials", n),
             log_shape=math.log(self.shape or 1.0),
             labels=labels_of_rows(rows),
         )
 
-    def _own_rows(self, who: str) -> RowsInGroups:
+    def _own_rows(self) -> RowsInGroups:
         """Return the rows of the target, which are sorted by group, in the order in which they were given."""
         if self.has_weights:
             raise IncompatibleError(
-                f"{who}: rows with weights are stored with their weights; give them as new ones: rows=X, groups=groups"
+                f"{speaker()}: rows with weights are stored with their weights; give them as new ones: rows=X, "
+                "groups=groups"
             )
         p = self.variables.n_coef
         [design_rows] = self.data[0]
@@ -408,46 +416,46 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
         return f"GroupedTarget({self.family_name}, {sizes}, {self.n_nodes} nodes)"
 
 
-def _family(
-    family: str | Callable[..., float], derivatives: Callable[..., tuple[float, float]] | None, who: str
-) -> Family:
+def _family(family: str | Callable[..., float], derivatives: Callable[..., tuple[float, float]] | None) -> Family:
     if callable(family):
-        term = plain_function(family, "family", who=who)
+        term = plain_function(family, "family")
         return of_user(term, derivatives)
     if family == "normal":
-        raise InvalidInputError(f"{who}: normal rows need no quadrature; use targets.NormalGroups(X, y, groups)")
+        raise InvalidInputError(f"{speaker()}: normal rows need no quadrature; use targets.NormalGroups(X, y, groups)")
     if family not in FAMILIES:
         names = ", ".join(repr(name) for name in FAMILIES if name != "normal")
-        raise InvalidInputError(f"{who}: family must be one of {names}, or a function (eta, y), found {family!r}")
+        raise InvalidInputError(f"{speaker()}: family must be one of {names}, or a function (eta, y), found {family!r}")
     return FAMILIES[family]
 
 
-def _sizes(family: str, y: np.ndarray, trials: Any, who: str) -> np.ndarray:
+def _sizes(family: str, y: np.ndarray, trials: Any) -> np.ndarray:
     """Return the trials of each row (default 1); raise if `trials` does not go with `family`, or y is impossible."""
     if (trials is None) == (family == "binomial"):
-        raise InvalidInputError(f"{who}: trials= goes with family='binomial' and no other; found family={family!r}")
+        raise InvalidInputError(
+            f"{speaker()}: trials= goes with family='binomial' and no other; found family={family!r}"
+        )
     size = _ones(len(y))
     if trials is not None:
-        size = np.broadcast_to(checked_array(trials, "trials", who=who).astype(np.float64, copy=False), y.shape)
+        size = np.broadcast_to(checked_array(trials, "trials").astype(np.float64, copy=False), y.shape)
     for lo in range(0, len(y), ROWS) if family in FAMILIES else ():
         responses = y[lo : lo + ROWS]
         fits = FAMILIES[family].fits(responses, size[lo : lo + ROWS])
         if not fits.all():
             row = int(np.flatnonzero(~fits)[0])
             raise InvalidInputError(
-                f"{who}: responses of {family!r} are {FAMILIES[family].support}, found {responses[row]:g} in row "
+                f"{speaker()}: responses of {family!r} are {FAMILIES[family].support}, found {responses[row]:g} in row "
                 f"{lo + row}"
             )
     return size
 
 
-def _offset(offset: Any, n: int, who: str) -> np.ndarray | None:
+def _offset(offset: Any, n: int) -> np.ndarray | None:
     """Return a user's offset as n floats, or None."""
     if offset is None:
         return None
-    offsets = checked_array(offset, "offset", who=who).astype(np.float64, copy=False)
+    offsets = checked_array(offset, "offset").astype(np.float64, copy=False)
     if offsets.shape != (n,):
-        raise InvalidInputError(f"{who}: offset must hold {n} numbers, as y does, found shape {offsets.shape}")
+        raise InvalidInputError(f"{speaker()}: offset must hold {n} numbers, as y does, found shape {offsets.shape}")
     return offsets
 
 

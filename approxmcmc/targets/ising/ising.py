@@ -62,7 +62,7 @@ class Ising(ExponentialFamily):
     @naming_the_arguments
     def __init__(self, lattice: Any, *, prior_scale: float | None = None, prior_bounds: Any = None) -> None:
         self.lattice = _checked_lattice(lattice)
-        self.prior = FamilyPrior(prior_scale, prior_bounds, who="Ising")
+        self.prior = FamilyPrior(prior_scale, prior_bounds)
         self.variables = Variables({"theta": ()})
         self._observed_statistics = np.array([lattice_statistic(self.lattice)])
 
@@ -109,7 +109,7 @@ class Ising(ExponentialFamily):
 
     def build_simulator(self, auxiliary: Any) -> Simulator:
         """Return the simulator for the setting `auxiliary`."""
-        auxiliary = checked_auxiliary(auxiliary, repr(self))
+        auxiliary = checked_auxiliary(auxiliary)
         if auxiliary in ("auto", "exact") and self._has_recursion:
             return exact_lattice.backward_simulator(*self.lattice.shape)
         if auxiliary == "exact":
@@ -134,7 +134,7 @@ def lattice_statistic(lattice: np.ndarray) -> float:
 
 
 def _checked_lattice(lattice: Any) -> np.ndarray:
-    array = checked_array(lattice, "lattice", who="Ising")
+    array = checked_array(lattice, "lattice")
     if array.ndim != 2 or array.size < 2:
         raise InvalidInputError(
             f"Ising: lattice must have shape (rows, columns), at least 2 sites; found {array.shape}"

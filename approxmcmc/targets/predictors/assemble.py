@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts import Variables
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import DataSource
 from approxmcmc.targets.checks import checked_array
@@ -77,10 +78,10 @@ class PredictorPart:
         return 1 if self.X is None else self.X.shape[1]
 
 
-def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> PredictorPart:
+def read_part(variable: str, design: Any, n: int, name: str) -> PredictorPart:
     """Return the contribution of `variable` to a predictor, from a user's `design` in a form of `PredictorTarget`.
 
-    `n` is the number of rows; messages call the design `name`, and the target `who`.
+    `n` is the number of rows; messages call the design `name`.
 
     Raises
     ------
@@ -88,30 +89,30 @@ def read_part(variable: str, design: Any, n: int, name: str, *, who: str) -> Pre
         If the design has none of the allowed forms, or another number of rows.
     """
     if isinstance(design, numbers.Real):
-        checked_array(design, name, who=who)
+        checked_array(design, name)
         return PredictorPart(variable, shared={0: float(design)}, is_scalar=True)
     if isinstance(design, Treatment):
-        whole = read_part(variable, design.column, n, name, who=who)
+        whole = read_part(variable, design.column, n, name)
         if whole.codes is None or whole.length < 2:
-            raise InvalidInputError(f"{who}: Treatment of {name} needs a column of codes with two levels or more")
+            raise InvalidInputError(f"{speaker()}: Treatment of {name} needs a column of codes with two levels or more")
         return dataclasses.replace(whole, codes=whole.codes - 1, labels=whole.labels[1:])
     codes, weights = design if isinstance(design, tuple) and len(design) == 2 else (design, None)
-    array = checked_array(codes_of(codes), name, who=who, keep_float32=True)
+    array = checked_array(codes_of(codes), name, keep_float32=True)
     labels = labels_of(codes)
     if weights is not None or (array.ndim == 1 and array.dtype.kind == "i"):
         if array.dtype.kind != "i" or array.shape != (n,) or array.min() < 0:
             raise InvalidInputError(
-                f"{who}: the codes of {name} must be {n} integers from 0, found {array.dtype} of shape {array.shape}"
-                f"{f', the smallest {array.min()}' if array.size else ''}; np.unique(..., return_inverse=True) makes "
-                "them of any labels"
+                f"{speaker()}: the codes of {name} must be {n} integers from 0, found {array.dtype} of shape "
+                f"{array.shape}{f', the smallest {array.min()}' if array.size else ''}; np.unique(..., "
+                "return_inverse=True) makes them of any labels"
             )
         what = f"the weights of {name}"
-        column = None if weights is None else _floats(checked_array(weights, what, who=who, keep_float32=True))
+        column = None if weights is None else _floats(checked_array(weights, what, keep_float32=True))
         if column is not None and column.shape != (n,):
-            raise InvalidInputError(f"{who}: the weights of {name} must have shape ({n},), found {column.shape}")
+            raise InvalidInputError(f"{speaker()}: the weights of {name} must have shape ({n},), found {column.shape}")
         return PredictorPart(variable, None if column is None else column[:, None], array, labels=labels)
     if array.ndim not in (1, 2) or len(array) != n or not array.size:
-        raise InvalidInputError(f"{who}: {name} must have {n} rows, as y has, found shape {array.shape}")
+        raise InvalidInputError(f"{speaker()}: {name} must have {n} rows, as y has, found shape {array.shape}")
     return PredictorPart(variable, _floats(array).reshape(n, -1), is_scalar=array.ndim == 1, labels=labels)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import TermWork
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.compiler.compile import (
     BATCH_FASTMATH,
     INDICES,
@@ -223,7 +224,7 @@ class ScalarLikelihood(RowLikelihood):
         """Return a hash of the function."""
         return content_id(self.loglik)
 
-    def check_derivatives(self, responses: Sequence[float], name: str, *, who: str) -> None:
+    def check_derivatives(self, responses: Sequence[float], name: str) -> None:
         """Compare the slopes with differences of ``loglik``, and the second derivatives with differences of the slopes.
 
         Raises
@@ -236,8 +237,8 @@ class ScalarLikelihood(RowLikelihood):
         shape = np.shape(self.derivatives(*at, *responses))
         if shape != (self.n_numbers - 1,):
             raise InvalidInputError(
-                f"{who}: derivatives must return a tuple of {K} slopes and {K * (K + 1) // 2} second derivatives, "
-                f"found shape {shape}"
+                f"{speaker()}: derivatives must return a tuple of {K} slopes and {K * (K + 1) // 2} second "
+                f"derivatives, found shape {shape}"
             )
         entry_of = np.zeros((K, K), dtype=int)
         entry_of[np.triu_indices(K)] = np.arange(K, self.n_numbers - 1)
@@ -251,7 +252,7 @@ class ScalarLikelihood(RowLikelihood):
                 out += np.array(self.derivatives(*eta, *responses))[entries]
 
             called = f"{name}: row {k} of the second derivatives" if k else name
-            check_gradient(value, add_gradient, at, called, labels, who=who)
+            check_gradient(value, add_gradient, at, called, labels)
 
 
 STEP = 5e-3  # step of differences in a predictor of size 1; as in `families.user.numerical_derivatives`

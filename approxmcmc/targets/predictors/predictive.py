@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from approxmcmc.contracts import RowsToPredict
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.predictors.design import Design
 
@@ -17,20 +18,22 @@ class ResponsesOfUser:
     the predictors.
     """
 
-    def __init__(self, expected: Callable[..., Any] | None, draw: Callable[..., Any] | None, *, who: str) -> None:
+    def __init__(self, expected: Callable[..., Any] | None, draw: Callable[..., Any] | None) -> None:
         for name, function in (("mean", expected), ("simulate", draw)):
             if function is not None and not callable(function):
-                raise InvalidInputError(f"{who}: {name} must be a function of arrays of predictors, found {function!r}")
+                raise InvalidInputError(
+                    f"{speaker()}: {name} must be a function of arrays of predictors, found {function!r}"
+                )
         self.expected = expected
         self.draw = draw
-        self.who = who
+        self.target = speaker()
 
     def mean(self, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Return the expected responses of rows with the predictors `eta` (K, ...); shape (...)."""
         if self.expected is None:
             raise IncompatibleError(
-                f"predict: a {self.who} does not know the mean of its responses; give it mean=, a function of arrays "
-                "of its predictors, or predict kind='predictor'"
+                f"predict: a {self.target} does not know the mean of its responses; give it mean=, a function of "
+                "arrays of its predictors, or predict kind='predictor'"
             )
         return self._checked(self.expected(*eta), eta, "mean")
 
@@ -38,8 +41,8 @@ class ResponsesOfUser:
         """Draw responses of rows with the predictors `eta` (K, ...); shape (...)."""
         if self.draw is None:
             raise IncompatibleError(
-                f"predict: a {self.who} does not know how its responses are drawn; give it simulate=, a function of a "
-                "random generator and arrays of its predictors, or predict kind='predictor'"
+                f"predict: a {self.target} does not know how its responses are drawn; give it simulate=, a function of "
+                "a random generator and arrays of its predictors, or predict kind='predictor'"
             )
         return self._checked(self.draw(rng, *eta), eta, "simulate")
 
@@ -48,7 +51,7 @@ class ResponsesOfUser:
         array = np.asarray(values, dtype=np.float64)
         if array.shape != eta.shape[1:]:
             raise InvalidInputError(
-                f"{self.who}: {name} must return an array with the shape of the predictors, {eta.shape[1:]}, found "
+                f"{self.target}: {name} must return an array with the shape of the predictors, {eta.shape[1:]}, found "
                 f"shape {array.shape}"
             )
         return array

@@ -10,6 +10,7 @@ import numpy as np
 
 from approxmcmc.contracts import PredictiveTarget, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources.parts import each
 from approxmcmc.targets.blocks import files_of
@@ -129,8 +130,8 @@ class PredictorTarget(Regression, PredictiveTarget):
         simulate: Callable[..., Any] | None = None,
         pymc_model: Callable[[], Any] | None = None,
     ) -> None:
-        self.responses_of_user = ResponsesOfUser(mean, simulate, who=WHO)
-        check_same_index(WHO, predictors=predictors, offsets=offsets, weights=weights, y=y)
+        self.responses_of_user = ResponsesOfUser(mean, simulate)
+        check_same_index(predictors=predictors, offsets=offsets, weights=weights, y=y)
         y = _as_responses(y)
         sources = with_sources((predictors, offsets or {}, weights, y))
         self.given = kept(sources)
@@ -139,10 +140,10 @@ class PredictorTarget(Regression, PredictiveTarget):
         parts, responses, known_weights = _read(*sources)
         self.variables = _variables(parts, dims or {}, coords or {})
         self.likelihood = ScalarLikelihood(
-            plain_function(loglik, "loglik", who=WHO),
+            plain_function(loglik, "loglik"),
             len(parts),
             len(responses),
-            None if derivatives is None else plain_function(derivatives, "derivatives", who=WHO),
+            None if derivatives is None else plain_function(derivatives, "derivatives"),
         )
         self._set_rows(assemble(parts, self.variables, len(responses[0])), responses, known_weights)
         self.prior = _prior(self.variables, prior_scale, prior)
@@ -153,7 +154,7 @@ class PredictorTarget(Regression, PredictiveTarget):
         # A try at predictors of .25, where few functions have a pole or a kink.
         arguments = (*[0.25] * len(parts), *(float(response[0]) for response in self.unweighted_responses))
         expected = f"loglik({', '.join(map(str, predictors))}, y) -> float"
-        check_compiles(self._single.loglik, "loglik", arguments, expected, who=WHO)
+        check_compiles(self._single.loglik, "loglik", arguments, expected)
         if self.knows_derivatives:
             self._check_derivatives(0)
 
@@ -172,6 +173,7 @@ class PredictorTarget(Regression, PredictiveTarget):
         other._set_rows(assemble(parts, self.variables, n_obs), responses, weights)
         return other
 
+    @names_itself("append to {}")
     def rows_to_append(
         self, predictors: Any, y: Any, *, offsets: Mapping[str, Any] | None = None, weights: Any = None
     ) -> Self:
@@ -179,45 +181,48 @@ class PredictorTarget(Regression, PredictiveTarget):
 
         Columns of categories must have the categories of the target's, in the same order.
         """
-        who = f"append to {WHO}"
-        same_columns(who, {"weights": (self.weights is not None, weights)})
-        check_same_index(who, predictors=predictors, offsets=offsets, weights=weights, y=y)
+        same_columns({"weights": (self.weights is not None, weights)})
+        check_same_index(predictors=predictors, offsets=offsets, weights=weights, y=y)
         y = _as_responses(y)
         new_data = with_sources((predictors, offsets or {}, weights, y))
         parts, responses, known_weights = _read(*each(in_memory, new_data))
-        self._refuse_other_form(_form_of(*new_data[:2]), self._form, parts, who=who)
+        self._refuse_other_form(_form_of(*new_data[:2]), self._form, parts)
         other = copy.copy(self)
         other._start_anew(files_of(new_data))
         other._set_rows(assemble(parts, self.variables, len(responses[0])), responses, known_weights)
         return other
 
+    @names_itself("predict for {}")
     def rows_to_predict(self, rows: Any, **columns: Any) -> RowsOfPredictors:
         """Return `rows` for a prediction: predictors as the constructor has them; None means the target's own rows.
 
         New rows may have ``offsets``, by the predictor's name, by default 0.
         """
-        who = f"predict for {WHO}"
         offsets = None if rows is None else columns.pop("offsets", None)
-        refuse_columns(columns, who=who)
+        refuse_columns(columns)
         if rows is None:
             own = RowsOfPredictors(self.design, self.responses_of_user, self._predictor_names)
             return own.of_weighted(self.weights)
-        check_same_index(who, rows=rows, offsets=offsets)
+        check_same_index(rows=rows, offsets=offsets)
         sources = with_sources((rows, offsets or {}))
         predictors, known = each(in_memory, sources)
-        n = _number_of_rows(predictors, who=who)
+        n = _number_of_rows(predictors)
         parts = _parts(predictors, known, n)
         form = {**_form_of(*sources), "offsets": {}}
-        self._refuse_other_form(form, {**self._form, "offsets": {}}, parts, who=who)
+        self._refuse_other_form(form, {**self._form, "offsets": {}}, parts)
         return RowsOfPredictors(assemble(parts, self.variables, n), self.responses_of_user, self._predictor_names)
 
     def _refuse_other_form(
-        self, form: Mapping[str, Any], needed: Mapping[str, Any], parts: Mapping[str, list[PredictorPart]], *, who: str
+        self,
+        form: Mapping[str, Any],
+        needed: Mapping[str, Any],
+        parts: Mapping[str, list[PredictorPart]],
     ) -> None:
         """Raise if new rows, with these parts, have other predictors, variables, offsets or categories than needed."""
         if form != needed:
             raise InvalidInputError(
-                f"{who}: the new rows need the predictors, variables, offsets and categories {needed}, found {form}"
+                f"{speaker()}: the new rows need the predictors, variables, offsets and categories {needed}, found "
+                f"{form}"
             )
         for part in itertools.chain.from_iterable(parts.values()):
             length = math.prod(self.variables.shapes[part.variable]) if part.variable is not None else 1
@@ -225,8 +230,8 @@ class PredictorTarget(Regression, PredictiveTarget):
             # Codes may lack the last categories; dense columns must be all of them.
             if part.length > length or (is_dense and part.length != length):
                 raise InvalidInputError(
-                    f"{who}: {part.variable!r} has {length} entries, and the new rows need {part.length}; make the "
-                    "target from all rows"
+                    f"{speaker()}: {part.variable!r} has {length} entries, and the new rows need {part.length}; make "
+                    "the target from all rows"
                 )
 
     def _term_gradients(self) -> Any:
@@ -235,9 +240,10 @@ class PredictorTarget(Regression, PredictiveTarget):
                 self._check_derivatives(int(i))
         return super()._term_gradients()
 
+    @names_itself()
     def _check_derivatives(self, row: int) -> None:
         responses = [float(response[row]) for response in self.unweighted_responses]
-        self._single.check_derivatives(responses, f"derivatives at datum {row}", who=WHO)
+        self._single.check_derivatives(responses, f"derivatives at datum {row}")
 
     def initial_point(self) -> np.ndarray:
         """Return the theta around which chains start; shape (dim,)."""
@@ -268,7 +274,7 @@ def _form_of(predictors: Any, offsets: Mapping[str, Any]) -> dict[str, dict[str,
     }
 
 
-def _number_of_rows(predictors: Any, *, who: str) -> int:
+def _number_of_rows(predictors: Any) -> int:
     """Return the number of rows of new predictors: the length of the first design that has one number for each row."""
     if isinstance(predictors, Mapping) and all(isinstance(variables, Mapping) for variables in predictors.values()):
         for variables in predictors.values():
@@ -277,8 +283,8 @@ def _number_of_rows(predictors: Any, *, who: str) -> int:
                 if np.ndim(column):
                     return len(column)
     raise InvalidInputError(
-        f"{who}: rows must map each predictor to its variables and their designs, as the target has them, with one "
-        f"column at least; found {predictors!r}"
+        f"{speaker()}: rows must map each predictor to its variables and their designs, as the target has them, with "
+        f"one column at least; found {predictors!r}"
     )
 
 
@@ -293,14 +299,14 @@ def _read(
     predictors: Any, offsets: Mapping[str, Any], weights: Any, y: Any
 ) -> tuple[dict[str, list[PredictorPart]], tuple[np.ndarray, ...], np.ndarray | None]:
     """Return the parts of each predictor, the responses, and the weights of rows or None, all checked."""
-    responses = tuple(array.astype(np.float64) for array in checked_arrays(y, "y", who=WHO))
+    responses = tuple(array.astype(np.float64) for array in checked_arrays(y, "y"))
     if not responses or any(
         response.ndim != 1 or len(response) != len(responses[0]) or not len(response) for response in responses
     ):
         shapes = [response.shape for response in responses]
         raise InvalidInputError(f"{WHO}: y must be n numbers, or a tuple of such arrays, found shapes {shapes}")
     n = len(responses[0])
-    known_weights = None if weights is None else checked_weights(weights, n, who=WHO)
+    known_weights = None if weights is None else checked_weights(weights, n)
     return _parts(predictors, offsets, n), responses, known_weights
 
 
@@ -319,13 +325,13 @@ def _parts(predictors: Any, offsets: Mapping[str, Any], n: int) -> dict[str, lis
         raise InvalidInputError(f"{WHO}: offsets name {unknown}, the predictors are {list(predictors)}")
     parts = {
         name: [
-            read_part(variable, design, n, f"{name}[{variable!r}]", who=WHO)
+            read_part(variable, design, n, f"{name}[{variable!r}]")
             for variable, design in variables_of_predictor.items()
         ]
         for name, variables_of_predictor in predictors.items()
     }
     for name, offset in offsets.items():
-        offset_array = checked_array(offset, f"offsets[{name!r}]", who=WHO).astype(np.float64)
+        offset_array = checked_array(offset, f"offsets[{name!r}]").astype(np.float64)
         if offset_array.shape != (n,):
             raise InvalidInputError(f"{WHO}: offsets[{name!r}] must have shape ({n},), found {offset_array.shape}")
         parts[name].append(PredictorPart(None, offset_array[:, None]))
@@ -367,7 +373,7 @@ def _variables(
                 f"{WHO}: {name!r} has shape {shapes[name]}, its dims {axes} have {lengths} labels in coords"
             )
     variables = Variables(shapes, labelled, {axis: list(labels) for axis, labels in coords.items()})
-    check_names(variables, who=WHO)
+    check_names(variables)
     return variables
 
 
@@ -392,7 +398,7 @@ def _with_labels_of_designs(
 def _prior(variables: Variables, scale: float | Mapping[str, float], function: Callable[..., float] | None) -> Prior:
     """Return the user's prior `function`, or normal priors of the given scales."""
     if function is not None or not isinstance(scale, Mapping):
-        return Prior(scale, function, who=WHO)  # type: ignore[arg-type]  # a mapping beside a function is ignored
+        return Prior(scale, function)  # type: ignore[arg-type]  # a mapping beside a function is ignored
     if set(scale) != set(variables.shapes) or not all(map(is_prior_scale, scale.values())):
         raise InvalidInputError(
             f"{WHO}: prior_scale must give a number {SCALE_RULE} for each of {list(variables.shapes)}, "

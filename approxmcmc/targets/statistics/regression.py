@@ -9,6 +9,7 @@ import numpy as np
 
 from approxmcmc.contracts import PredictiveTarget, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.sources import as_source
 from approxmcmc.targets.blocks import files_of
@@ -179,11 +180,11 @@ class LinearRegression(NormalStatistics, PredictiveTarget, Describable):
         intercept: bool = False,
         coef_names: Sequence[str] | None = None,
     ) -> None:
-        check_same_index(WHO, X=X, y=y, offset=offset, weights=weights)
-        Y = checked_array(response_source(y), "y", who=WHO).astype(np.float64, copy=False)
+        check_same_index(X=X, y=y, offset=offset, weights=weights)
+        Y = checked_array(response_source(y), "y").astype(np.float64, copy=False)
         Y = Y[:, None] if Y.ndim == 1 else Y
         first = Y[:, 0] if Y.ndim == 2 and Y.shape[1] else Y
-        columns = read_columns(X, first, intercept=intercept, coef_names=coef_names, who=WHO)
+        columns = read_columns(X, first, intercept=intercept, coef_names=coef_names)
         if "sigma" in columns.designs:
             raise InvalidInputError(f"{WHO}: 'sigma' is the name of the scale; rename the column 'sigma'")
         self.reference_levels = columns.reference_levels
@@ -192,15 +193,15 @@ class LinearRegression(NormalStatistics, PredictiveTarget, Describable):
         for name, value in {"sigma": 1.0 if sigma is None else sigma, "sigma_scale": sigma_scale}.items():
             if not 0.0 < value < math.inf:
                 raise InvalidInputError(f"{WHO}: {name} must be positive and finite, found {value!r}")
-        prior_scale = checked_prior_scale(prior_scale, "prior_scale", who=WHO)
+        prior_scale = checked_prior_scale(prior_scale, "prior_scale")
         variables = _variables(columns, Y.shape[1], knows_sigma=sigma is not None)
         scales = np.full(variables.size, prior_scale, dtype=np.float64)
         means = np.zeros(variables.size)
         n_scales = 0 if sigma is not None else Y.shape[1]
         scales[variables.size - n_scales :] = LOG_SIGMA_SCALE
         means[variables.size - n_scales :] = math.log(sigma_scale)
-        law = NormalPrior(means, scales) if prior is None else Prior(1.0, prior, who=WHO)
-        parts = columns.parts(len(Y), who=WHO)
+        law = NormalPrior(means, scales) if prior is None else Prior(1.0, prior)
+        parts = columns.parts(len(Y))
         design = _design(parts, len(Y), Y.shape[1], variables, sigma, offset=offset, weights=weights)
         scales_of_priors = {"prior_scale": prior_scale, "sigma_scale": sigma_scale}
         super().__init__(RowsOfRegression(design, Y, variables, law, **scales_of_priors))
@@ -233,20 +234,20 @@ class LinearRegression(NormalStatistics, PredictiveTarget, Describable):
         y = np.cos(np.arange(n * form["outcomes"])).reshape(n, -1)
         return y[:, 0] if form["outcomes"] == 1 else y
 
+    @names_itself("append to {}")
     def rows_to_append(self, X: Any, y: Any, *, offset: Any = None, weights: Any = None) -> Self:
         """Return the target of new rows alone: a table or matrix as X of the target, outcomes, offsets and weights."""
-        who = f"append to {WHO}"
         plain = self.plain
         J = plain.likelihood.n_outcomes
         dim = plain.design.dim
         has_offset, has_weights = (dim in plain.design.predictors[k].places for k in (0, J))
-        same_columns(who, {"offset": (has_offset, offset), "weights": (has_weights, weights)})
-        check_same_index(who, X=X, y=y, offset=offset, weights=weights)
-        Y = checked_array(in_memory(y), "y", who=who).astype(np.float64, copy=False)
+        same_columns({"offset": (has_offset, offset), "weights": (has_weights, weights)})
+        check_same_index(X=X, y=y, offset=offset, weights=weights)
+        Y = checked_array(in_memory(y), "y").astype(np.float64, copy=False)
         Y = Y[:, None] if Y.ndim == 1 else Y
         if Y.shape != (len(X), J):
-            raise InvalidInputError(f"{who}: y must have shape ({len(X)}, {J}), found {Y.shape}")
-        parts = parts_of_new_rows(X, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who)
+            raise InvalidInputError(f"{speaker()}: y must have shape ({len(X)}, {J}), found {Y.shape}")
+        parts = parts_of_new_rows(X, self.variables, self.reference_levels, has_intercept=self.has_intercept)
         more = copy.copy(plain)
         more._start_anew(files_of((as_source(X), as_source(y))))
         further = {"offset": in_memory(offset), "weights": in_memory(weights)}
@@ -255,23 +256,21 @@ class LinearRegression(NormalStatistics, PredictiveTarget, Describable):
         other._take(more)
         return other
 
+    @names_itself("predict for {}")
     def rows_to_predict(self, rows: Any, **columns: Any) -> NormalRows:
         """Return `rows` for a prediction: a table or matrix as X of the target; None means the target's own rows.
 
         New rows may have an ``offset``, by default 0, and ``weights``, by default 1.
         """
-        who = f"predict for {WHO}"
         design = self.plain.design
         J = design.n_predictors // 2
         axes = {"outcome": list(range(J))} if J > 1 else {}
         offset, weights = (None if rows is None else columns.pop(name, None) for name in ("offset", "weights"))
-        refuse_columns(columns, who=who)
+        refuse_columns(columns)
         if rows is None:
             return NormalRows(design, self.plain.likelihood, axes=axes, response_axes=axes)
-        check_same_index(who, rows=rows, offset=offset, weights=weights)
-        parts = parts_of_new_rows(
-            rows, self.variables, self.reference_levels, has_intercept=self.has_intercept, who=who
-        )
+        check_same_index(rows=rows, offset=offset, weights=weights)
+        parts = parts_of_new_rows(rows, self.variables, self.reference_levels, has_intercept=self.has_intercept)
         design = _design(parts, len(rows), J, self.variables, self.known_sigma, offset=offset, weights=weights)
         return NormalRows(design, self.plain.likelihood, labels=labels_of_rows(rows), axes=axes, response_axes=axes)
 
@@ -309,13 +308,13 @@ def _design(
     """Return J means that share the columns of X, and J log scales, each a parameter or known, minus log(w) / 2."""
     known_means = []
     if offset is not None:
-        added = checked_array(offset, "offset", who=WHO).astype(np.float64)
+        added = checked_array(offset, "offset").astype(np.float64)
         if added.shape != (n,):
             raise InvalidInputError(f"{WHO}: offset must hold {n} numbers, found shape {added.shape}")
         known_means.append(PredictorPart(None, added[:, None]))
     scale_part = [] if sigma is None else [PredictorPart(None, shared={0: math.log(sigma)})]
     if weights is not None:
-        w = checked_array(weights, "weights", who=WHO).astype(np.float64)
+        w = checked_array(weights, "weights").astype(np.float64)
         if w.shape != (n,) or not (w > 0.0).all():
             raise InvalidInputError(f"{WHO}: weights must be {n} positive numbers, found {w!r}")
         scale_part.append(PredictorPart(None, -0.5 * np.log(w)[:, None]))

@@ -9,6 +9,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import Target
+from approxmcmc.contracts.speaker import names_itself
 from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, MATRIX, VECTOR, bind, kernel, type_of
 from approxmcmc.engine.terms.batches import log_terms_type
 from approxmcmc.engine.terms.gradients import gradient_signature
@@ -109,9 +110,10 @@ class NormalStatistics(StandsForRows, Grows, ExpandsItself):
         joined._add_up()
         return joined
 
+    @names_itself("remove from {}")
     def remove(self, block: str) -> Self:
         """Return the target without the rows of a block."""
-        k = self.blocks.place(block, who=f"remove from {type(self).__name__}")
+        k = self.blocks.place(block)
         rest = copy.copy(self)
         rest._rows = self._growing_rows().remove(block)
         rest.n_rows = rest._rows.n_obs

@@ -327,7 +327,7 @@ def test_a_bound_that_differences_break_is_refused(bounds, message):
     ids=["plain", "delayed"],
 )
 def test_a_false_bound_is_found_out_decided_on_all_data_and_told(test, monkeypatch):
-    monkeypatch.setattr(thinning, "checked_differences", lambda target, who: target.compile_difference_bound())
+    monkeypatch.setattr(thinning, "checked_differences", lambda target: target.compile_difference_bound())
     plain = logistic(300, 3)
     target = amc.targets.GLMTarget(lambda eta, y: y * eta - np.logaddexp(0.0, eta), plain.X, plain.y, slope_bound=1.0)
     target.likelihood.slope_bound = 0.1  # which would be refused above, and where the test is built
@@ -459,9 +459,9 @@ def test_a_bound_is_checked_once_for_a_trial_and_its_run(monkeypatch):
     target = amc.ControlVariate(
         amc.targets.LogisticRegression(*amc.datasets.synthetic_logistic(500, 2)), always_read="auto"
     )
-    bound = true_bounds.checked_differences(target, who="a trial")
+    bound = true_bounds.checked_differences(target)
     n_looks = len(looks)
-    assert n_looks > 0 and true_bounds.checked_differences(target, who="a run") is bound and len(looks) == n_looks
+    assert n_looks > 0 and true_bounds.checked_differences(target) is bound and len(looks) == n_looks
     target._bound = bound._replace(rates=1e-9 * bound.rates)
     with pytest.raises(amc.errors.InvalidInputError, match=r"the bound of the terms of .* is false"):
-        true_bounds.checked_differences(target, who="a run")
+        true_bounds.checked_differences(target)

@@ -16,6 +16,7 @@ from approxmcmc.contracts import (
     Target,
     Variables,
 )
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.engine.checks import checked_integer, cov_of, is_approximation, is_integer, mode_of
 from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.vectors import equal
@@ -144,8 +145,8 @@ def test_no_integers(value):
 def test_integers():
     assert checked_integer(np.int32(7), "n") == checked_integer(7.0, "n", whole_floats=True) == 7
     for value in (6, 7.5, np.inf, np.nan):
-        with pytest.raises(InvalidInputError, match=r"^Toy: n must be an integer >= 7, found "):
-            checked_integer(value, "n", 7, who="Toy", whole_floats=True)
+        with pytest.raises(InvalidInputError, match=r"^Toy: n must be an integer >= 7, found "), speaking("Toy"):
+            checked_integer(value, "n", 7, whole_floats=True)
 
 
 def test_equal_vectors():

@@ -57,15 +57,15 @@ def test_a_regression_shows_its_coefficients_and_its_prior():
 @pytest.mark.parametrize(
     ("prior", "text"),
     [
-        (Prior(math.inf, None, who=""), "flat"),
-        (Prior(1.0, lambda theta: 0.0, who=""), "the function <lambda>"),
+        (Prior(math.inf, None), "flat"),
+        (Prior(1.0, lambda theta: 0.0), "the function <lambda>"),
         (NormalPrior(np.zeros(3), np.array([1.0, 2.5, 1.0])), "independent normal, with standard deviation 1 or 2.5"),
         (
             NormalPrior(np.zeros(6), np.arange(1.0, 7.0)),
             "independent normal, with 6 standard deviations from 1 to 6",
         ),
-        (OrderedPrior(1.0, math.inf, 2, who=""), "N(0, 1²) for each coefficient, flat for increasing cutpoints"),
-        (PythonPrior(None, None, lambda: "", who=""), "that of the model"),
+        (OrderedPrior(1.0, math.inf, 2), "N(0, 1²) for each coefficient, flat for increasing cutpoints"),
+        (PythonPrior(None, None, lambda: ""), "that of the model"),
     ],
     ids=lambda case: case if isinstance(case, str) else "",
 )

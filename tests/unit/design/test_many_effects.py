@@ -82,7 +82,7 @@ def test_a_pilot_by_curvature_ends_after_two_rounds(target, monkeypatch):
     made = []
     steps = pilots.make_steps
     monkeypatch.setattr(
-        pilots, "make_steps", lambda chain, n, dim, who: made.append(n) or steps(chain, n, dim, who=who)
+        pilots, "make_steps", lambda chain, n, dim, message: made.append(n) or steps(chain, n, dim, message=message)
     )
     fit = pilots.normal_by_pilot(target, random_seed=1)
     assert made == [50, 100]

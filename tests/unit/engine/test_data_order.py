@@ -388,7 +388,7 @@ def test_all_runs_on_one_data_set_share_one_file(on_file, tmp_path):
 def test_what_is_shared_is_what_lies_in_a_file(rng):
     """What lies in memory or in scratch, as the numbers of an expansion, would leave a file for each reference."""
     assert not has_named_file(rng.normal(size=4))
-    assert not has_named_file(nameless_array((4,), float, Path(tempfile.gettempdir()), who="test"))
+    assert not has_named_file(nameless_array((4,), float, Path(tempfile.gettempdir()), purpose="test"))
 
 
 @pytest.mark.recompiles

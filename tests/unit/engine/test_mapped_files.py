@@ -18,7 +18,7 @@ def a_new_process(monkeypatch):
 
 
 def array_in(path, rows=ROWS):
-    return named_array(path, rows.shape, rows.dtype, [rows[:7], rows[7:]], who="Arrays")
+    return named_array(path, rows.shape, rows.dtype, [rows[:7], rows[7:]], purpose="Arrays")
 
 
 def put(path, rows, name):
@@ -73,5 +73,5 @@ def test_the_file_is_read_once_in_a_process_for_its_checksum_and_once_after_each
 def test_blocks_with_too_few_or_too_many_rows_leave_no_file(tmp_path):
     for rows in (ROWS[:-1], np.concatenate([ROWS, ROWS])):
         with pytest.raises(InvalidInputError, match=r"need 320 bytes, and the blocks had"):
-            named_array(tmp_path / "rows.npy", ROWS.shape, ROWS.dtype, [rows], who="Arrays")
+            named_array(tmp_path / "rows.npy", ROWS.shape, ROWS.dtype, [rows], purpose="Arrays")
     assert list(tmp_path.iterdir()) == []

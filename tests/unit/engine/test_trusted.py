@@ -101,7 +101,7 @@ def test_what_is_written_is_read_under_every_umask(tmp_path, umask, shared_group
     try:
         folder, rows = tmp_path / "cache" / "rows", np.arange(6.0)
         for _ in range(2):
-            found = named_array(folder / "rows.npy", (6,), rows.dtype, [rows], who="test")
+            found = named_array(folder / "rows.npy", (6,), rows.dtype, [rows], purpose="test")
             np.testing.assert_array_equal(found, rows)
         with whole_file(folder / "kernel", private=True) as temporary:
             temporary.write_bytes(b"kernel")

@@ -58,4 +58,4 @@ def test_the_rank_is_that_beside_the_largest_eigenvalue(information, rank):
 )
 def test_what_is_no_covariance_is_refused(cov):
     with pytest.raises(InvalidInputError, match="must be symmetric and finite, found shape"):
-        checked_cholesky(cov, who="Test")
+        checked_cholesky(cov)

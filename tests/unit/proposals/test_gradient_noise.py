@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from approxmcmc.contracts.records import COUNT_NAMES, GRADIENTS
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals.gradient_noise import (
     added_noise,
@@ -33,7 +34,7 @@ def minibatch(dim, anchored=False):
 
 def noise_of(given, dim=3, spread=None):
     spread = Spread(np.ones(dim), EMPTY) if spread is None else spread
-    return added_noise(given, minibatch(dim), spread, STEP, KEEP, who="SGHMC")
+    return added_noise(given, minibatch(dim), spread, STEP, KEEP)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +42,7 @@ def noise_of(given, dim=3, spread=None):
 )
 def test_what_is_no_covariance_is_refused(given):
     with pytest.raises(InvalidInputError, match="gradient_noise must be"):
-        checked_noise(given, who="SGHMC")
+        checked_noise(given)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +56,12 @@ def test_what_is_no_covariance_is_refused(given):
 )
 def test_the_message_names_what_is_wrong_with_the_matrix(given, fault):
     with pytest.raises(InvalidInputError, match=fault):
-        checked_noise(given, who="SGHMC")
+        checked_noise(given)
 
 
 @pytest.mark.parametrize("given", [np.zeros((2, 2)), np.outer([1.0, 1e-3], [1.0, 1e-3]), np.diag([1e-12, 1e12])])
 def test_gradients_without_noise_in_some_direction_have_a_covariance(given):
-    np.testing.assert_array_equal(checked_noise(given, who="SGHMC"), given)
+    np.testing.assert_array_equal(checked_noise(given), given)
 
 
 def test_a_covariance_of_other_parameters_is_refused():
@@ -83,7 +84,7 @@ def test_too_hot_in_one_direction_is_too_hot():
     assert why_too_noisy(np.diag([1.0, 2.0, 3.0]), STEP, 1.0 - KEEP**2, HEAT) == ""
     said = why_too_noisy(np.diag([1.0, 2.0, 100.0]), STEP, 1.0 - KEEP**2, HEAT)
     assert "adds 2.25 times the energy" in said and "friction of at least" in said
-    with pytest.raises(IncompatibleError, match=r"SGHMC: gradient noise adds 2\.25 times"):
+    with pytest.raises(IncompatibleError, match=r"SGHMC: gradient noise adds 2\.25 times"), speaking("SGHMC"):
         noise_of(np.diag([1.0, 2.0, 100.0]))
 
 
@@ -158,12 +159,13 @@ def test_nothing_is_added_while_tuning_comes_through_places_that_are_too_noisy()
 def test_why_it_is_nan_is_said_once_it_is(places):
     noise = noise_of("tune")
     noise.lower[:], noise.estimate[:] = np.eye(3), 100.0 * np.eye(3)
-    assert explain_noise(noise, STEP, who="SGHMC") == ""
+    assert explain_noise(noise, STEP) == ""
     noise.lower[places] = math.nan
-    assert explain_noise(noise, STEP, who="SGHMC").startswith("SGHMC: gradient noise")
+    with speaking("SGHMC"):
+        assert explain_noise(noise, STEP).startswith("SGHMC: gradient noise")
     noise.estimate[0, 1] = math.nan
-    assert explain_noise(noise, STEP, who="SGHMC") == ""
-    assert explain_noise(noise_of(None), STEP, who="SGHMC") == ""
+    assert explain_noise(noise, STEP) == ""
+    assert explain_noise(noise_of(None), STEP) == ""
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -175,4 +177,4 @@ def test_a_chain_that_never_tuned_has_learnt_nothing(steps):
     assert np.isfinite(after(noise)).all()
     noise.due[0] = 0.0
     assert np.isnan(after(noise)).all()
-    assert "there were no tuning steps" in explain_noise(noise, STEP, who="SGHMC")
+    assert "there were no tuning steps" in explain_noise(noise, STEP)

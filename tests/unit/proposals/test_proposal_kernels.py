@@ -3,7 +3,6 @@
 In three dimensions, with unequal variances and correlations, so that no index, factor or sign can be exchanged.
 """
 
-import inspect
 import math
 import types
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.proposals import langevin_step, single_site
 from tests.langevin import normal_means
@@ -153,41 +153,39 @@ class TestLangevinStep:
 
 
 class TestLangevinSettings:
-    @pytest.mark.parametrize("name", ["checked_preconditioner", "spread_of", "gradient_of", "checked_step_size"])
-    def test_the_owner_of_a_message_is_named(self, name):
-        parameters = inspect.signature(getattr(langevin_step, name)).parameters
-        assert parameters["who"].kind is inspect.Parameter.KEYWORD_ONLY
-
     def test_a_preconditioner_is_nothing_a_vector_or_a_covariance(self):
         checked = langevin_step.checked_preconditioner
-        assert checked(None, who="P") is None
-        np.testing.assert_array_equal(checked([0.5, 2.0], who="P"), [0.5, 2.0])
-        np.testing.assert_array_equal(checked(SIGMA, who="P"), SIGMA)
+        assert checked(None) is None
+        np.testing.assert_array_equal(checked([0.5, 2.0]), [0.5, 2.0])
+        np.testing.assert_array_equal(checked(SIGMA), SIGMA)
         for wrong in ([1.0, 0.0], [1.0, math.inf], [], 2.0, -SIGMA, SIGMA[:2]):
-            with pytest.raises(InvalidInputError, match="P: "):
-                checked(wrong, who="P")
+            with pytest.raises(InvalidInputError, match="P: "), speaking("P"):
+                checked(wrong)
 
     def test_what_kernels_need_of_it(self):
         spread = langevin_step.spread_of
         for given, scale, upper in ((None, np.ones(3), EMPTY[1]), (SDS, SDS, EMPTY[1]), (SIGMA, EMPTY[0], L.T)):
-            found = spread(given, 3, who="P")
+            found = spread(given, 3)
             np.testing.assert_array_equal(found.scale, scale)
             np.testing.assert_array_equal(found.upper, upper)
             assert found.upper.flags.c_contiguous and found.scale is not given
-        with pytest.raises(IncompatibleError, match=r"P: the target has 2 parameters, .* has shape \(3,\)"):
-            spread(SDS, 2, who="P")
+        with (
+            pytest.raises(IncompatibleError, match=r"P: the target has 2 parameters, .* has shape \(3,\)"),
+            speaking("P"),
+        ):
+            spread(SDS, 2)
 
     def test_a_target_must_have_gradients(self):
-        assert langevin_step.gradient_of(TARGET, who="P") is not None
-        with pytest.raises(IncompatibleError, match="P needs the gradient of the log density"):
-            langevin_step.gradient_of(amc.targets.alarm_network(), who="P")
+        assert langevin_step.gradient_of(TARGET) is not None
+        with pytest.raises(IncompatibleError, match="P needs the gradient of the log density"), speaking("P"):
+            langevin_step.gradient_of(amc.targets.alarm_network())
 
     def test_a_step_size_is_one_positive_number(self):
         checked = langevin_step.checked_step_size
-        assert [checked(size, who="P") for size in (1e-9, 0.5, 2, np.float32(3.0))] == [1e-9, 0.5, 2.0, 3.0]
+        assert [checked(size) for size in (1e-9, 0.5, 2, np.float32(3.0))] == [1e-9, 0.5, 2.0, 3.0]
         for wrong in (0.0, -0.5, math.inf, math.nan, True, [0.1], np.ones(1)):
-            with pytest.raises(InvalidInputError, match="P: step_size is the variance of the noise"):
-                checked(wrong, who="P")
+            with pytest.raises(InvalidInputError, match="P: step_size is the variance of the noise"), speaking("P"):
+                checked(wrong)
 
 
 class TestCrankNicolson:

@@ -183,7 +183,7 @@ def test_random_splits(kind, rng):
     for _ in range(2):
         target = check_random_split(kind, 6, rng)
         if kind not in ("plain", "merged"):
-            bound = checked_differences(target, who="test")  # raises if a term exceeds its bound
+            bound = checked_differences(target)  # raises if a term exceeds its bound
             assert np.array_equal(np.sort(bound.classes.rows), np.arange(target.n_obs))
 
 
@@ -214,7 +214,7 @@ def test_old_rows_are_not_read(rng, monkeypatch):
     split.compile_difference_bound()
     expected = split.append(**model.columns(np.arange(200, 240)))
     known = copy.copy(split)
-    monkeypatch.setattr(NotesItsData, "refuse_changed_data", lambda self, who="": None)
+    monkeypatch.setattr(NotesItsData, "refuse_changed_data", lambda self, name="": None)
     for array in (known.target.design.X, known.target.responses[0]):
         array.flags.writeable = True
         array[:] = np.nan  # a sum or a bound that reads an old row is NaN
@@ -235,7 +235,7 @@ def test_a_block_that_counts_twice_is_found(rng, monkeypatch):
     grown = split.append(**day)
     with pytest.raises(InvalidInputError, match="would count twice"):
         grown.append(**day, block="again")
-    monkeypatch.setattr(Blocks, "with_block", lambda self, block, who: Blocks((*self, block)))
+    monkeypatch.setattr(Blocks, "with_block", lambda self, block: Blocks((*self, block)))
     twice = grown.append(**day, block="again")
     with pytest.raises(AssertionError):
         assert_same_posterior(twice, model.plain(np.arange(240)), rng, split.center)
@@ -248,10 +248,10 @@ def test_a_bound_of_old_rows_on_larger_new_ones_is_found(rng, monkeypatch):
     target = model.plain(np.arange(200))
     grown = target.append(**more)
     assert grown.likelihood.slope_bound == 53.0 / 3.0 * target.likelihood.slope_bound
-    checked_differences(grown, who="test")
+    checked_differences(grown)
     monkeypatch.setattr(FamilyLikelihood, "derivative_bounds", lambda self, order, y: np.full(len(y[0]), 3.0))
     with pytest.raises(InvalidInputError, match="the bound of the terms"):
-        checked_differences(target.append(**more), who="test")
+        checked_differences(target.append(**more))
 
 
 def test_a_forgotten_weight_is_found(rng, monkeypatch):

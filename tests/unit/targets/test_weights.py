@@ -95,7 +95,7 @@ def test_processes_and_residuals_of_weighted_rows_are_those_of_copies(name, of, 
     weighted, repeated = both(name, of=of)
     dim = weighted.variables.size
     fit = amc.numerics.Laplace(np.linspace(-0.5, 0.5, dim), 0.04 * np.eye(dim))
-    one, other = (split(target, fit, 1, who="ZigZag") for target in (weighted, repeated))
+    one, other = (split(target, fit, 1) for target in (weighted, repeated))
     np.testing.assert_allclose(one.force, other.force, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(one.curvature, other.curvature, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(one.totals.sum(), other.totals.sum(), rtol=1e-10)
