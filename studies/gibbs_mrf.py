@@ -83,7 +83,7 @@ def exact():
 
 
 def samplers(batch_size: int) -> dict:
-    """Return the settings of the paper on blocks, the one with the fewest pairs on single pairs, and two exact rivals."""
+    """Return the paper's settings on blocks, one of them on single pairs, and the two exact rivals."""
     return {
         "sequential": vary(sequential, epsilon=knob(*EPSILONS), batch_size=batch_size),
         "rows": vary(rows, epsilon=EPSILONS[-1], batch_size=batch_size),

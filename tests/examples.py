@@ -112,7 +112,10 @@ PROPOSALS = {
     "PreconditionedCrankNicolson": [amc.proposals.PreconditionedCrankNicolson(0.5, **FIT)],
     "RandomWalk": [amc.RandomWalk(0.3), amc.RandomWalk(0.3, target_acceptance=0.4), amc.RandomWalk(0.1 * np.eye(2))],
     "SingleSite": [amc.proposals.SingleSite()],
-    "StochasticGradientFisherScoring": [amc.proposals.StochasticGradientFisherScoring(0.1, 6, np.ones(2))],
+    "StochasticGradientFisherScoring": [
+        amc.proposals.StochasticGradientFisherScoring(0.1, 6, np.ones(2)),
+        amc.proposals.StochasticGradientFisherScoring(0.2, 6, information=3.0 * np.eye(2)),
+    ],
     "StochasticGradientHamiltonian": [
         amc.proposals.StochasticGradientHamiltonian(0.1, 4.0, 4, steps=2, control_variate=[0.1, 0.2]),
         amc.proposals.StochasticGradientHamiltonian(0.05, 1.0, 4, gradient_noise=None),

@@ -10,10 +10,19 @@ and a matrix B,
 
 For large steps all the noise comes from the minibatch, and the matrix in brackets gives the draws the posterior's
 covariance.
+
+The estimate :math:`\hat I` depends on all earlier steps, so theta' has no density given theta alone. With a fixed
+matrix I in its place, theta' is normal given the minibatch,
+
+.. math:: \theta' \mid X_n \sim N\left(\theta + 2 M^{-1} \hat g(\theta), \tfrac{16}{\alpha} M^{-1} B M^{-1}\right),
+          \qquad M = \gamma I + \tfrac{4}{\alpha} B,
+
+and a test uses both densities given the same minibatch, as for SGLD.
 """
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,13 +30,20 @@ import numpy as np
 from approxmcmc.contracts import CompiledProposal, Component, Proposal, Target
 from approxmcmc.contracts.records import GRADIENTS, TOUCHED
 from approxmcmc.contracts.speaker import names_itself, speaker
-from approxmcmc.engine.checks import checked_integer
+from approxmcmc.engine.checks import checked_integer, cov_of, is_approximation
 from approxmcmc.engine.compiler.compile import allocating, compiled
 from approxmcmc.engine.terms.order import draw_next
-from approxmcmc.errors import IncompatibleError
-from approxmcmc.proposals.covariance import factor
-from approxmcmc.proposals.langevin_step import checked_preconditioner, checked_step_size, gradient_of
-from approxmcmc.proposals.minibatch_gradient import MinibatchGradient, minibatch_gradient, write_scores
+from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.proposals.covariance import add_column, checked_cholesky, factor
+from approxmcmc.proposals.langevin_step import checked_preconditioner, checked_step_size, gradient_of, squared_distance
+from approxmcmc.proposals.minibatch_gradient import (
+    MinibatchGradient,
+    book_reads,
+    draw_minibatch,
+    estimate_gradient,
+    minibatch_gradient,
+    write_scores,
+)
 
 
 @compiled
@@ -107,6 +123,69 @@ def move(
     return 0.0 * out.sum()  # NaN stops the chain
 
 
+class FrozenScoringState(NamedTuple):
+    """The minibatch, alpha, M and its Cholesky factor, the transposed factor of B, and scratch."""
+
+    minibatch: MinibatchGradient
+    step_size: float
+    matrix: np.ndarray
+    lower: np.ndarray
+    noise_upper: np.ndarray
+    no_scale: np.ndarray
+    slope: np.ndarray
+    pull: np.ndarray
+    work: np.ndarray
+
+
+@compiled
+def frozen_step(
+    rng: np.random.Generator, state: FrozenScoringState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Write theta' = theta + 2 M^-1 (g_hat + eta), with a new minibatch, to `out`; return |z|^2.
+
+    The noise is eta = 2 / sqrt(alpha) L z with L L' = B.
+    """
+    draw_minibatch(rng, state.minibatch, count)
+    book_reads(state.minibatch, 1, count)
+    estimate_gradient(state.minibatch, theta, out, count)
+    squared = 0.0
+    for j in range(theta.shape[0]):
+        z = rng.standard_normal()
+        squared += z * z
+        add_column(state.noise_upper, j, 2.0 / math.sqrt(state.step_size) * z, out)
+    _solve(state.lower, out)
+    for j in range(theta.shape[0]):
+        out[j] = theta[j] + 2.0 * out[j]
+    return squared
+
+
+@compiled
+def frozen_move(
+    rng: np.random.Generator, state: FrozenScoringState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Write theta' to `out`, without the gradient at theta' and the density ratio; return 0, or NaN if not finite."""
+    frozen_step(rng, state, theta, out, count)
+    return 0.0 * out.sum()  # NaN stops the chain
+
+
+@compiled
+def frozen_propose(
+    rng: np.random.Generator, state: FrozenScoringState, theta: np.ndarray, out: np.ndarray, count: np.ndarray
+) -> float:
+    """Write theta' to `out`, and return log q(theta|theta') - log q(theta'|theta), both given the minibatch."""
+    squared = frozen_step(rng, state, theta, out, count)
+    # The reverse step needs the noise M (theta - theta') / 2 - g_hat(theta'), given the same minibatch.
+    estimate_gradient(state.minibatch, out, state.slope, count)
+    dim = theta.shape[0]
+    for i in range(dim):
+        total = 0.0
+        for j in range(dim):
+            total += state.matrix[i, j] * (theta[j] - out[j])
+        state.pull[i] = 0.5 * total
+    back = squared_distance(state.no_scale, state.noise_upper, state.slope, state.pull, state.work)
+    return 0.5 * (squared - 0.25 * state.step_size * back)
+
+
 def _explain(state: FisherScoringState) -> str:
     """Return a sentence if a step is NaN because the estimated information is singular; "" otherwise."""
     running = state.running
@@ -125,7 +204,7 @@ def _explain(state: FisherScoringState) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StochasticGradientFisherScoring(Component, Proposal):
-    """Propose by stochastic-gradient Fisher scoring (SGFS); only for :class:`AlwaysAccept`.
+    """Propose by stochastic-gradient Fisher scoring (SGFS).
 
     Parameters
     ----------
@@ -136,24 +215,30 @@ class StochasticGradientFisherScoring(Component, Proposal):
     noise_matrix
         B: a matrix, shape (dim, dim), or the square roots of a diagonal, shape (dim,). None: the estimated information
         itself, which needs more rows in a minibatch than parameters.
+    information
+        A fixed information I of all data, shape (dim, dim), or ``laplace(target)``, of which it is the inverse
+        covariance. Any positive definite matrix keeps a test valid. None: I is estimated by the minibatches of all
+        steps so far, and the proposal is only for :class:`AlwaysAccept`.
 
     Raises
     ------
     InvalidInputError
-        When a number is out of range, or B not symmetric positive definite.
+        When a number is out of range, or B or the information not symmetric positive definite.
     IncompatibleError
-        When the target has no gradient, another dimension, or too few data. With any test: theta' depends on the whole
-        past of the chain, so no ratio of densities is known.
+        When the target has no gradient, another dimension, or too few data. With any test but `AlwaysAccept`, unless
+        `information` is given: theta' then depends on the whole past of the chain, so no ratio of densities is known.
     NotFiniteError
         During sampling without `noise_matrix`, when the first minibatches carry no information on a parameter, such as
         a rare binary predictor: the estimated information is then singular.
 
     Notes
     -----
-    Guarantee: none at fixed settings; biased. If the posterior is normal, the prior weak and B the information, the
-    stationary distribution is the posterior at *any* step size. gamma = N/n: the (n + N)/n of the paper is for
-    minibatches drawn with replacement; without replacement the variance of the gradient's noise is 1 - n/N times as
-    large. Cost: n gradients and n dim^2 / 2 + dim^3 / 3 multiplications a step.
+    Guarantee: with :class:`AlwaysAccept` none at fixed settings; biased. With `information` and :class:`ExactTest`,
+    exact; with :class:`SequentialTTest`, biased as the test. If the posterior is normal, the prior weak and B the
+    information, the stationary distribution without a test is the posterior at *any* step size. gamma = N/n: the
+    (n + N)/n of the paper is for minibatches drawn with replacement; without replacement the variance of the gradient's
+    noise is 1 - n/N times as large. Cost: n gradients and n dim^2 / 2 + dim^3 / 3 multiplications a step; with
+    `information` n gradients, with a test 2 n, and dim^2 multiplications.
 
     References
     ----------
@@ -173,6 +258,7 @@ class StochasticGradientFisherScoring(Component, Proposal):
     step_size: float
     batch_size: int = 500
     noise_matrix: Any = None
+    information: Any = None
 
     def __post_init__(self) -> None:
         """Check the ranges."""
@@ -180,17 +266,23 @@ class StochasticGradientFisherScoring(Component, Proposal):
         needed = "an integer of at least 2"
         checked_integer(self.batch_size, "batch_size", 2, needed=needed, whole_floats=True)
         object.__setattr__(self, "noise_matrix", checked_preconditioner(self.noise_matrix))
+        object.__setattr__(self, "information", checked_information(self.information))
 
+    @names_itself()
     def build_proposal(self, target: Target) -> CompiledProposal:
-        """Raise: this proposal has no density ratio."""
-        raise IncompatibleError(
-            "StochasticGradientFisherScoring has no density ratio, because its matrix depends on the past of the "
-            "chain; pair it with AlwaysAccept(), or use StochasticGradientLangevin with a preconditioner"
-        )
+        """Compile the proposal with its density ratio given the minibatch; raise unless the information is fixed."""
+        if self.information is None:
+            raise IncompatibleError(
+                "StochasticGradientFisherScoring has no density ratio, because its matrix depends on the past of the "
+                "chain; pair it with AlwaysAccept(), or give a fixed information=, such as laplace(target)"
+            )
+        return self._compile_frozen(target, frozen_propose)
 
     @names_itself()
     def build_unadjusted(self, target: Target) -> CompiledProposal:
-        """Compile the proposal."""
+        """Compile the proposal without a density ratio."""
+        if self.information is not None:
+            return self._compile_frozen(target, frozen_move)
         dim = target.variables.size
         B = self.noise_matrix
         gradient = gradient_of(target)
@@ -216,3 +308,40 @@ class StochasticGradientFisherScoring(Component, Proposal):
             return FisherScoringState(make_minibatch(), self.step_size, B, lower, steps, running, *vectors, *matrices)
 
         return CompiledProposal(move, make_state, explain=_explain, records=("gradient_evaluations",))
+
+    def _compile_frozen(self, target: Target, propose: Callable[..., float]) -> CompiledProposal:
+        """Compile the proposal with the fixed information."""
+        dim = target.variables.size
+        alpha = self.step_size
+        information = self.information
+        B = information if self.noise_matrix is None else self.noise_matrix
+        for name, given in (("information", information), ("noise_matrix", B)):
+            if given.shape[0] != dim:
+                raise IncompatibleError(f"{speaker()}: the target has {dim} parameters, {name} has shape {given.shape}")
+        if B.ndim == 1:
+            B = np.diag(B**2)
+        gradient = gradient_of(target)
+        make_minibatch = minibatch_gradient(gradient, dim, int(self.batch_size))
+        matrix = gradient.n_obs / self.batch_size * information + 4.0 / alpha * B
+        lower = np.linalg.cholesky(matrix)
+        noise_upper = np.ascontiguousarray(np.linalg.cholesky(B).T)
+
+        def make_state() -> FrozenScoringState:
+            vectors = (np.zeros(dim) for _ in range(3))
+            return FrozenScoringState(make_minibatch(), alpha, matrix, lower, noise_upper, np.empty(0), *vectors)
+
+        return CompiledProposal(propose, make_state, move=frozen_move, records=("gradient_evaluations",))
+
+
+def checked_information(information: Any) -> np.ndarray | None:
+    """Return a fixed information as a matrix, or None; raise if it is invalid."""
+    if information is None:
+        return None
+    values = cov_of(information)
+    if values.ndim != 2:
+        raise InvalidInputError(
+            f"{speaker()}: information must be a matrix, shape (dim, dim), or an approximation such as "
+            f"laplace(target), found shape {values.shape}"
+        )
+    checked_cholesky(values, name="information")
+    return np.linalg.inv(values) if is_approximation(information) else values

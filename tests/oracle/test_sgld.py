@@ -82,32 +82,35 @@ def grid_grad_loglik(theta, data, i, out):
     out[0] += x[i] - theta[0]
 
 
-def grid_kernels(wrong=None):
-    """Return the kernels of uncorrected and of corrected SGLD on the grid, and the posterior there."""
+def grid_kernels(proposal, wrong=None):
+    """Return the kernels of an uncorrected and of a corrected proposal on the grid, and the posterior there."""
     target = amc.FunctionTarget(
         grid_loglik, lambda theta: -(theta[0] ** 2) / 8.0, data=DATA, n_obs=3, dim=1, grad_loglik=grid_grad_loglik
     )
-    alpha, size = 0.4, GRID.size
-    propose = proposer(target, amc.proposals.StochasticGradientLangevin(alpha, 1), wrong)
+    size = GRID.size
+    propose = proposer(target, proposal, wrong)
+    some = range(proposal.batch_size)
+    spread = propose(0.0, some, 1.0)[0] - propose(0.0, some, 0.0)[0]
     log_posterior = np.array([-0.5 * ((DATA - theta) ** 2).sum() - theta**2 / 8.0 for theta in GRID])
     difference = log_posterior[None, :] - log_posterior[:, None]
     uncorrected, corrected = np.zeros((size, size)), np.zeros((size, size))
-    for batch in ([0], [1], [2]):
+    batches = list(itertools.combinations(range(3), proposal.batch_size))
+    for batch in batches:
         means = np.array([propose(theta, batch, 0.0)[0] for theta in GRID])
-        z = (GRID[None, :] - means[:, None]) / np.sqrt(alpha)
+        z = (GRID[None, :] - means[:, None]) / spread
         ratio = np.empty((size, size))
         for i, j in np.ndindex(size, size):
             there, ratio[i, j] = propose(GRID[i], batch, z[i, j])
             assert abs(there - GRID[j]) < 1e-12
         weights = np.exp(-0.5 * z**2)
         total = weights.sum(axis=1)  # the grid's proposal is renormalised, which the density ratio must hear of
-        proposal = weights / total[:, None]
+        proposed = weights / total[:, None]
         accept = np.minimum(1.0, np.exp(difference + ratio + np.log(total)[:, None] - np.log(total)[None, :]))
-        move = proposal * accept
+        move = proposed * accept
         np.fill_diagonal(move, 0.0)
         np.fill_diagonal(move, 1.0 - move.sum(axis=1))
-        uncorrected += proposal / 3.0
-        corrected += move / 3.0
+        uncorrected += proposed / len(batches)
+        corrected += move / len(batches)
     posterior = np.exp(log_posterior - log_posterior.max())
     return uncorrected, corrected, posterior / posterior.sum()
 
@@ -119,11 +122,27 @@ def total_variation(kernel, law):
     return 0.5 * np.abs(stationary - law).sum()
 
 
+SGLD = amc.proposals.StochasticGradientLangevin(0.4, 1)
+# The information of the data is 3. A wrong one makes the uncorrected steps worse.
+SCORING = {
+    "B is the information": amc.proposals.StochasticGradientFisherScoring(3.0, 2, information=[[3.0]]),
+    "B is given": amc.proposals.StochasticGradientFisherScoring(0.8, 2, [[2.0]], information=[[1.5]]),
+}
+
+
 @pytest.mark.thorough
 def test_correction_given_the_same_minibatch_is_exact_on_the_grid():
-    uncorrected, corrected, posterior = grid_kernels()
+    uncorrected, corrected, posterior = grid_kernels(SGLD)
     assert total_variation(corrected, posterior) < 1e-10
     assert total_variation(uncorrected, posterior) == pytest.approx(0.3184, abs=5e-5)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", SCORING)
+def test_fisher_scoring_with_a_fixed_information_is_exact_on_the_grid(case):
+    uncorrected, corrected, posterior = grid_kernels(SCORING[case])
+    assert total_variation(corrected, posterior) < 1e-10
+    assert total_variation(uncorrected, posterior) > 1e-2
 
 
 estimate = plain(estimate_gradient)
@@ -145,12 +164,13 @@ UNCONDITIONED = {
 
 
 @pytest.mark.thorough
+@pytest.mark.parametrize("proposal", [SGLD, SCORING["B is given"]], ids=["SGLD", "Fisher scoring"])
 @pytest.mark.parametrize("bug", UNCONDITIONED)
-def test_a_way_back_that_forgets_the_minibatch_is_not_exact(bug):
+def test_a_way_back_that_forgets_the_minibatch_is_not_exact(bug, proposal):
     way_out_and_back = itertools.cycle((estimate, UNCONDITIONED[bug]))
 
     def wrong(*arguments):
         return next(way_out_and_back)(*arguments)
 
-    _, corrected, posterior = grid_kernels({estimate_gradient: wrong})
+    _, corrected, posterior = grid_kernels(proposal, {estimate_gradient: wrong})
     assert total_variation(corrected, posterior) > 1e-3

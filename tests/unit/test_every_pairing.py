@@ -193,7 +193,7 @@ GRADIENTS = (
     amc.proposals.StochasticGradientNoseHoover,
     amc.proposals.StochasticGradientZigZag,
 )
-# Without a density ratio.
+# Without a density ratio, unless they have a fixed information.
 UNCORRECTED = (
     amc.proposals.StochasticGradientFisherScoring,
     amc.proposals.StochasticGradientNoseHoover,
@@ -217,7 +217,7 @@ def must_run(parts, target):
     if not all(array.shape[0] == target.initial_point().size for member in move.members for array in arrays(member)):
         return False
     is_free = isinstance(test, amc.acceptance.AlwaysAccept)
-    if isinstance(move, UNCORRECTED) and not is_free:
+    if isinstance(move, UNCORRECTED) and getattr(move, "information", None) is None and not is_free:
         return False
     if any(getattr(member, "batch_size", 1) > target.n_obs for member in move.members):
         return False  # an outcome of a linear regression is one term

@@ -143,6 +143,7 @@ OTHER = {
     ("Slice", "width"): 0.7,
     ("SliceSampler", "move"): Slice(0.7),
     ("SliceSampler", "test"): SequentialTTest(0.3, 4),
+    ("StochasticGradientFisherScoring", "information"): MATRIX,
     ("StochasticGradientFisherScoring", "noise_matrix"): np.array([2.0, 1.0]),
     ("StochasticGradientHamiltonian", "gradient_noise"): None,
     ("SurrogateTransition", "kernel"): "walk",

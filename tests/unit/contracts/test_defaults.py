@@ -72,7 +72,7 @@ DEFAULTS = {
         "order": "auto",
     },
     "Slice": {"width": 1.0, "max_steps": 8, "directions": "sphere"},
-    "StochasticGradientFisherScoring": {"batch_size": 500, "noise_matrix": None},
+    "StochasticGradientFisherScoring": {"batch_size": 500, "noise_matrix": None, "information": None},
     "StochasticGradientHamiltonian": {
         "friction": 1.0,
         "batch_size": 500,
