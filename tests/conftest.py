@@ -23,6 +23,10 @@ import hypothesis
 import numpy as np
 import pytest
 
+COMPILATIONS = None
+if not JIT_DISABLED:
+    from tests.compilations import COMPILATIONS
+
 # The compiler's objects live long: garbage collection at Python's usual rate took 15 % of the time to compile.
 gc.set_threshold(50_000, 50, 1000)
 
@@ -66,6 +70,20 @@ def pytest_collection_modifyitems(config, items):
         needs_jit = item.get_closest_marker("needs_jit")
         if item.path.is_relative_to(UNIT) and item.path.parent not in COMPILED_ROOMS and not needs_jit:
             item.add_marker("recompiles")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Fail a test of the session `tests` that compiles what its next run compiles again."""
+    result = yield
+    if COMPILATIONS is not None:
+        unkept = COMPILATIONS.take_unkept()
+        if unkept and item.get_closest_marker("core") and not item.get_closest_marker("compiles_anew"):
+            pytest.fail(
+                f"compiles {', '.join(unkept)} in each run. Compile by `kernel`, which keeps the code on disk, call a "
+                "function of a kernel by `as_python`, or mark a test of the compiler `compiles_anew`"
+            )
+    return result
 
 
 @pytest.hookimpl(wrapper=True)

@@ -13,8 +13,8 @@ from numba import config, njit, types as nb
 
 from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import checked_integer
-from approxmcmc.engine.compiler.compile import VECTOR, type_of
-from approxmcmc.engine.compiler.identity import cached_by_content, record_helpers
+from approxmcmc.engine.compiler.compile import INDICES, VECTOR, kernel, type_of
+from approxmcmc.engine.compiler.identity import record_helpers
 from approxmcmc.engine.memory import all_memory
 from approxmcmc.errors import CompilationError, InvalidInputError
 from approxmcmc.sources import as_source
@@ -225,18 +225,24 @@ def check_terms(
         return
     place = np.zeros(1, dtype=np.int64)
     try:
-        _visit(_compile(function, name, (theta, data, 0), expected), theta, data, n_obs, place)
+        signature = nb.void(_type(theta), type_of(data), nb.int64, INDICES)
+        visit = kernel(make_visit(njit(error_model="numpy", boundscheck=True)(function)), signature)
+        visit(theta, data, n_obs, place)
     except Exception:
         row = int(place[0])
         _call(function, f"{name} of datum {row}", (theta, data, row), expected)
         raise
 
 
-@njit
-def _visit(function: Any, theta: np.ndarray, data: Any, n_obs: int, place: np.ndarray) -> None:
-    for i in range(n_obs):
-        place[0] = i
-        function(theta, data, i)
+def make_visit(function: Callable[..., Any]) -> Callable[..., None]:
+    """Return the loop that calls a function of one datum for each; `place` holds the index of the current datum."""
+
+    def visit(theta: np.ndarray, data: tuple[np.ndarray, ...], n_obs: int, place: np.ndarray) -> None:
+        for i in range(n_obs):
+            place[0] = i
+            function(theta, data, i)
+
+    return visit
 
 
 def check_fills(
@@ -322,20 +328,13 @@ def _call(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], e
 
 def _compile(function: Callable[..., Any], name: str, arguments: tuple[Any, ...], expected: str) -> Any:
     try:
-        return _compiled_alone(function, tuple(_type(argument) for argument in arguments))
+        return kernel(function, tuple(_type(argument) for argument in arguments), checks_bounds=True)
     except Exception as error:  # numba's errors, and others that its internals raise
         raise CompilationError(
             f"{speaker()}: {name} does not compile: {compiler_says(error)}\n  expected signature: {expected}\n"
             "  use plain loops, NumPy and math functions that numba supports, decorate functions that it calls by "
             "numba.njit, and pass data through the data argument"
         ) from error
-
-
-@cached_by_content(maxsize=64)
-def _compiled_alone(function: Callable[..., Any], signature: tuple[Any, ...]) -> Any:
-    compiled = njit(error_model="numpy", boundscheck=True)(function)
-    compiled.compile(signature)
-    return compiled
 
 
 def _type(argument: Any) -> Any:

@@ -79,6 +79,7 @@ def kernel(
     fastmath: frozenset[str] = frozenset(),
     cache: bool = True,
     allocates: bool = True,
+    checks_bounds: bool = False,
     content: str | None = None,
 ) -> Callable[..., Any]:
     """Compile a function for one signature; the kernel accepts no other.
@@ -88,7 +89,8 @@ def kernel(
     function
         A plain function, or a closure over compiled functions and constants.
     signature
-        The numba signature; `type_of` gives the types of values.
+        The numba signature; `type_of` gives the types of values. A tuple of the types of the arguments leaves the type
+        of the result to the compiler.
     fastmath
         Relaxed floating-point rules, only for batch kernels. Functions without explicit rules are inlined under them.
     cache
@@ -97,13 +99,15 @@ def kernel(
         that object.
     allocates
         False for a loop that allocates no arrays, see `compiled`; such a kernel cannot be a function pointer.
+    checks_bounds
+        Whether an index outside an array raises; only for functions that are run once, before they become a kernel.
     content
         With ``cache=False``, the content of a function with parts that cannot be hashed: its name on disk.
     """
     if config.DISABLE_JIT:
         return function
     compile_now = _compile if cache else _compile.__wrapped__
-    return compile_now(function, signature, fastmath, cache, allocates, content)  # type: ignore[no-any-return]  # the cache hides the type
+    return compile_now(function, signature, fastmath, cache, allocates, checks_bounds, content)  # type: ignore[no-any-return]  # the cache hides the type
 
 
 def bind(
@@ -167,9 +171,11 @@ def _compile(
     fastmath: frozenset[str],
     cache: bool,
     allocates: bool,
+    checks_bounds: bool,
     content: str | None,
 ) -> Any:
-    dispatcher = njit(**_options(fastmath), _nrt=allocates, no_cfunc_wrapper=not allocates)(function)
+    options = _options(fastmath) | ({"boundscheck": True} if checks_bounds else {})
+    dispatcher = njit(**options, _nrt=allocates, no_cfunc_wrapper=not allocates)(function)
     if content is not None or cache:
         install(dispatcher, content)
     with compiling():

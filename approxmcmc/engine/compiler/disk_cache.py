@@ -23,6 +23,7 @@ from typing import Any
 
 import numba
 import numpy as np
+from numba import types as nb
 from numba.core import compiler
 from numba.core.caching import _Cache
 from numba.core.compiler_lock import global_compiler_lock
@@ -92,13 +93,23 @@ def _constant(kind: str, value: Any) -> Any:
     return np.dtype(value) if kind == "dtype" else value
 
 
+# The results of a kernel that is compiled for the types of its arguments, and kept with the type of its result.
+_RESULTS = {str(result): result for result in (nb.none, nb.boolean, nb.int32, nb.int64, nb.float32, nb.float64)}
+
+
+def _arguments(sig: Any) -> tuple[Any, ...]:
+    """Return the types of the arguments of a signature, which may be a tuple of them."""
+    return sig if isinstance(sig, tuple) else sig.args  # type: ignore[no-any-return]  # numba's signature has no types
+
+
 def _packed(sig: Any, data: Any) -> bytes | None:
     """Return a compiled kernel as bytes; None if it holds Python objects, or has another type than `sig` asks for."""
     descriptor = data.fndesc
     environments = [data.environment, *data._find_referenced_environments()]
     if data.lifted or data.objectmode or data.reload_init:
         return None
-    if getattr(sig, "return_type", None) != data.signature.return_type:
+    result = data.signature.return_type
+    if str(result) not in _RESULTS if isinstance(sig, tuple) else sig.return_type != result:
         return None
     try:
         constants = [_constants(each) for each in environments]
@@ -107,6 +118,7 @@ def _packed(sig: Any, data: Any) -> bytes | None:
     name, kind, (machine_code, intermediate_code) = data.library.serialize_using_object_code()
     header = {
         "library": [name, kind],
+        "result": str(result),
         "sizes": [len(machine_code), len(intermediate_code)],
         "function": {field: getattr(descriptor, field) for field in _DESCRIPTION},
         "environments": [
@@ -124,6 +136,8 @@ def _unpacked(stored: bytes, sig: Any, target_context: Any) -> Any:
     first, second = header["sizes"]
     if first + second + ADDED != len(code):
         raise ValueError(f"it claims {first + second} bytes of code, and has {len(code) - ADDED}")
+    if isinstance(sig, tuple):
+        sig = _RESULTS[header["result"]](*sig)
     descriptor = FunctionDescriptor.__new__(FunctionDescriptor)
     for field, value in header["function"].items():
         setattr(descriptor, field, tuple(value) if isinstance(value, list) else value)
@@ -203,8 +217,9 @@ class ContentCache(_Cache):
             detail("compiled %s, kept in %s", self._name, path.parent)
 
     def _file_name(self, sig: Any, processor: tuple[Any, ...]) -> str:
-        arguments = [spelled(argument) for argument in sig.args]
-        return f"{self._name}-{content_id(None, (self._digest, arguments, processor))}.nbc"
+        arguments = [spelled(argument) for argument in _arguments(sig)]
+        of_any_result = ("of any result",) if isinstance(sig, tuple) else ()
+        return f"{self._name}-{content_id(None, (self._digest, arguments, processor, *of_any_result))}.nbc"
 
     def enable(self) -> None:
         """Change nothing that is read: the cache is always on (numba calls this)."""

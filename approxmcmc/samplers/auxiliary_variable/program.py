@@ -185,7 +185,8 @@ class AuditedChain:
                 log_ratio += self.log_likelihood(theta_after) - self.log_likelihood(theta_before)
             exact = int(audits.threshold[k] < log_ratio)
             row = (begun + audits.step[k] - first) // thin
-            book_audit(int(audits.decision[k]), exact, counts[row] if row < finished else unfinished.counts)
+            count = counts[row] if row < finished else unfinished.counts
+            as_python(book_audit)(int(audits.decision[k]), exact, count)
         return n_made
 
 

@@ -6,6 +6,7 @@ from scipy.linalg import solve_triangular
 from approxmcmc.contracts import Streams, Target
 from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import show
+from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.numerics import Laplace
 from approxmcmc.samplers.pdmp.split import BOUNDS, CHECKS, ORDERS, RATE, ROUNDING, split
 from approxmcmc.samplers.pdmp.step import Dynamics, PDMPState, new_flight, pdmp_step, row_rate, slope_of
@@ -47,7 +48,8 @@ class PDMPProgram(StepProgram):
         speed = np.ones(PREDICTION_DRAWS)
         if self.dynamics.norm == 2:  # the rates are proportional to the speed
             speed = np.sqrt(np.square(rng.standard_normal((PREDICTION_DRAWS, dim))).sum(axis=1))
-        rates = [v * row_rate(self.split.totals, squared) for v, squared in zip(speed, radii, strict=True)]
+        rate_of = as_python(row_rate)
+        rates = [v * rate_of(self.split.totals, squared) for v, squared in zip(speed, radii, strict=True)]
         return self.spacing * float(np.mean(rates))
 
     def new_state(self, theta: np.ndarray, n_tune: int) -> PDMPState:
@@ -65,7 +67,7 @@ class PDMPProgram(StepProgram):
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
         """Start a chain at `theta` with a random velocity; nothing adapts, so tuning is burn-in."""
         state = self.new_state(theta.copy(), n_tune)
-        self.dynamics.start(streams.start, state.flight)
+        as_python(self.dynamics.start)(streams.start, state.flight)
         return self.chain(streams, state)
 
     def explain_failure(self, state: PDMPState) -> str:

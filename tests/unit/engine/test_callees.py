@@ -15,7 +15,7 @@ from approxmcmc.engine.compiler.compile import allocating, compiled, entry_point
 from approxmcmc.engine.compiler.python_call import PythonCall, raise_kept
 from tests.interrupts import skip_where_interrupts_are_ignored
 
-pytestmark = [pytest.mark.needs_jit, pytest.mark.core]
+pytestmark = [pytest.mark.needs_jit, pytest.mark.core, pytest.mark.compiles_anew]
 
 
 def kernel_around(callee):

@@ -152,3 +152,44 @@ def test_a_terminal_has_a_bar_and_a_notebook_a_page(monkeypatch, shown):
         stage("choosing a sampler: trying [x0] < 1")
         watch.look()
     assert pages[0].endswith("</progress> choosing a sampler: trying [x0] &lt; 1, 0 s") and "progress" not in pages[-1]
+
+
+@pytest.mark.needs_jit
+@pytest.mark.parametrize(("kept", "unkept"), [(True, []), (False, ["cube"])])
+def test_a_kernel_that_no_file_holds_is_listed(kept, unkept, tmp_path, monkeypatch):
+    """What a later run would compile again fails a test of the session `tests`, see tests/conftest.py."""
+    from numba import types as nb
+
+    from approxmcmc.engine.compiler.compile import kernel
+    from tests.compilations import COMPILATIONS
+
+    monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
+
+    def cube(x):
+        return x * x * x
+
+    COMPILATIONS.take_unkept()
+    kernel(cube, nb.float64(nb.float64), cache=kept)
+    assert [name.rpartition(".")[2] for name in COMPILATIONS.take_unkept()] == unkept
+
+
+@pytest.mark.needs_jit
+def test_a_kernel_of_any_result_is_read_back_with_its_result(tmp_path, monkeypatch):
+    """A user's function, compiled for the types of its arguments alone, is kept if it returns a number."""
+    from numba import types as nb
+
+    from approxmcmc.engine.compiler.compile import _compile, kernel
+
+    monkeypatch.setenv("APPROXMCMC_CACHE_DIR", str(tmp_path))
+
+    def third(x):
+        return x[3]
+
+    for hits in (0, 1):
+        _compile.cache_clear()
+        compiled = kernel(third, (nb.int64[::1],), checks_bounds=True)
+        assert sum(compiled.stats.cache_hits.values()) == hits
+        assert compiled.nopython_signatures == [nb.int64(nb.int64[::1])]
+        assert compiled(np.arange(4)) == 3
+        with pytest.raises(IndexError):
+            compiled(np.arange(3))

@@ -219,6 +219,7 @@ def test_the_disk_cache_never_imports_the_module_that_compiled_first(tmp_path):
 
 @pytest.mark.needs_jit
 @pytest.mark.core
+@pytest.mark.compiles_anew
 def test_a_damaged_cache_file_is_compiled_anew(tmp_path, monkeypatch):
     from numba import types as nb
 
@@ -269,6 +270,7 @@ class Behind(NamedTuple):
 
 @pytest.mark.needs_jit
 @pytest.mark.core
+@pytest.mark.compiles_anew
 def test_states_whose_fields_have_another_order_share_no_kernel(tmp_path, monkeypatch):
     """Numba names the type of a named tuple by its class alone, and compiled code reads fields by their places."""
     from numba import types as nb
