@@ -24,11 +24,11 @@ class Compilations(event.Listener):
         self._thread.depth = getattr(self._thread, "depth", 0) + 1
 
     def on_end(self, compilation):
-        """End a function; one that does not compile is not recorded."""
+        """End a function; one that does not compile is not recorded (numba 0.68 has `is_failed` the wrong way round)."""
         self._thread.depth -= 1
-        if self._thread.depth == 0 and not compilation.is_failed:
-            details = compilation.data
-            arguments = tuple(details["args"])
+        details = compilation.data
+        arguments = tuple(details["args"])
+        if self._thread.depth == 0 and arguments in details["dispatcher"].overloads:
             result = details["return_type"]
             self.compiled.append((details["dispatcher"], arguments if result is None else result(*arguments)))
 
