@@ -24,7 +24,7 @@ class Compilations(event.Listener):
         self._thread.depth = getattr(self._thread, "depth", 0) + 1
 
     def on_end(self, compilation):
-        """End a function; one that does not compile is not recorded (numba 0.68 has `is_failed` the wrong way round)."""
+        """End a function, and record it if it has compiled: `is_failed` of numba 0.68 is the wrong way round."""
         self._thread.depth -= 1
         details = compilation.data
         arguments = tuple(details["args"])
