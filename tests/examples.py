@@ -131,7 +131,7 @@ PROPOSALS = {
 EARLY = amc.SequentialTTest(0.2, 4)
 TESTS = {
     "AlwaysAccept": [amc.acceptance.AlwaysAccept()],
-    "AnnealedEpsilon": [amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=EARLY)],
+    "AnnealedEpsilon": [amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=amc.SequentialTTest(batch_size=4))],
     "BernsteinTest": [
         amc.acceptance.BernsteinTest(0.1, 4),
         amc.acceptance.BernsteinTest(0.1, 4, range="observed", order="blocks"),
@@ -214,7 +214,7 @@ TARGETS = {
 # Targets whose functions another library makes, which may be missing; to samplers they are batch targets.
 IN_OTHER_LIBRARIES = ("JaxTarget", "TorchTarget")
 SETTINGS = {  # of classes that are paired with nothing by themselves, and further settings of others
-    "AnnealedEpsilon": [amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))],
+    "AnnealedEpsilon": [amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(batch_size=20))],
     "AuxiliaryChain": [amc.targets.AuxiliaryChain(1000, "both", thin=10)],
     "BernsteinTest": [amc.acceptance.BernsteinTest(0.1), amc.acceptance.BernsteinTest(0.1, range=3.0)],
     "BlackjaxMCLMC": [whole_chains.BlackjaxMCLMC(tune=500)],

@@ -123,7 +123,7 @@ class AnnealedEpsilon(AcceptanceTest):
         prior density 0 is rejected without reading data: it does not count here, and its ``epsilon`` is NaN in the
         trace.
     test
-        A `SequentialTTest` with the other settings of the tests; its epsilon is ignored.
+        A `SequentialTTest` with the other settings of the tests. Leave its epsilon out: `epsilons` gives it.
     untested
         Number of steps before the first epoch that always accept, as with :class:`AlwaysAccept`: no data are read for a
         decision, and SGLD computes no gradient for a density ratio. Only a step to prior density 0 is rejected. The
@@ -132,8 +132,8 @@ class AnnealedEpsilon(AcceptanceTest):
     Raises
     ------
     InvalidInputError
-        When an epsilon is above 1/2 or larger than the one before, the last is not 0, or `steps` are not positive or
-        do not match the number of `epsilons`.
+        When an epsilon is above 1/2 or larger than the one before, the last is not 0, `steps` are not positive or do
+        not match the number of `epsilons`, or `test` has an epsilon of its own.
     IncompatibleError
         When the proposal is tuned to its acceptance rate and `untested` is positive, or the sampler is :class:`Gibbs`.
 
@@ -182,6 +182,11 @@ class AnnealedEpsilon(AcceptanceTest):
         object.__setattr__(self, "steps", steps)
         if not isinstance(self.test, SequentialTTest):
             raise InvalidInputError(f"AnnealedEpsilon: test must be a SequentialTTest, found {self.test!r}")
+        if self.test.epsilon != SequentialTTest.epsilon:
+            raise InvalidInputError(
+                f"AnnealedEpsilon: epsilon={self.test.epsilon!r} of test has no effect, because epsilons={epsilons} "
+                "gives one for each epoch; leave it out of the test"
+            )
         falling = all(later <= earlier <= 0.5 for earlier, later in itertools.pairwise(epsilons))
         if not epsilons or epsilons[-1] != 0.0 or not falling:
             raise InvalidInputError(

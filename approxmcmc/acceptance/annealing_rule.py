@@ -69,7 +69,7 @@ def annealing_schedule(
         An `Ingredients` of `approxmcmc.acceptance.annealing_rule`: bias, variance and cost of a step at each epsilon; 0
         must be among the epsilons.
     test
-        A `SequentialTTest` with the other settings of the tests; its epsilon is not used.
+        A `SequentialTTest` with the other settings of the tests, without an epsilon.
     first_budget
         Cost of the first epoch, in the unit of ``ingredients.cost``; by default that of ten steps at epsilon = 0.
     max_doublings

@@ -862,7 +862,7 @@ class TestPredictions:
             (RandomWalk(0.05), SequentialTTest(0.05, 100, tol=0.05)),  # the recursion knows no stop by tolerance
             (RandomWalk(0.05), MinibatchBarker(batch_size=100)),  # wrong on purpose
             (RandomWalk(0.05), AlwaysAccept()),
-            (RandomWalk(0.05), AnnealedEpsilon((0.1, 0.0), steps=(50,), test=TEST)),
+            (RandomWalk(0.05), AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(batch_size=100))),
             (RandomWalk(0.05, target_acceptance=0.3), TEST),  # the size of its steps is not among its settings
             (Mixture([RandomWalk(0.1), RandomWalk(0.1, target_acceptance=0.3)]), TEST),
         ],

@@ -116,7 +116,7 @@ OTHER = {
     "scan": "random",
     ("AnnealedEpsilon", "epsilons"): (0.2, 0.0),
     ("AnnealedEpsilon", "steps"): (30,),
-    ("AnnealedEpsilon", "test"): SequentialTTest(0.2, 8),
+    ("AnnealedEpsilon", "test"): SequentialTTest(batch_size=8),
     ("AuxiliaryChain", "move"): "dyad",
     ("AuxiliaryChain", "start"): "empty",
     ("BernsteinTest", "bound"): "serfling",
@@ -230,15 +230,38 @@ def test_every_setting_of_a_component_has_an_effect(name):
     assert {field: why for field in fields if (why := ignored(name, field))} == {}
 
 
-# Samplers other than Metropolis-Hastings that decide by a test; they read terms and draw thresholds in their own code.
-DECIDED = {
+# What holds a part and uses it in its own code: samplers other than Metropolis-Hastings, tests of a test, mixtures.
+HOLDERS = {
+    "AnnealedEpsilon": lambda test: judged_by(amc.acceptance.AnnealedEpsilon((0.2, 0.0), steps=(10,), test=test)),
+    "DelayedAcceptance": lambda test: moved_by(
+        WALK, amc.acceptance.DelayedAcceptance(test), on="ControlVariate, influential rows"
+    ),
     "Gibbs": lambda test: (triples(), amc.Gibbs(test)),
     "SliceSampler": lambda test: (target("many rows"), SliceSampler(Slice(0.1), test)),
+    "Exchange": lambda move: (target("ERGM"), amc.Exchange(move)),
+    "Firefly": lambda move: (target("LogisticRegression"), amc.Firefly(move, bound="untuned")),
+    "Mixture": lambda move: moved_by(amc.proposals.Mixture([move, amc.RandomWalk(0.1)])),
+    "NoisyMetropolisHastings": lambda move: (target("EstimatedRatio"), amc.samplers.NoisyMetropolisHastings(move)),
+    "PseudoMarginal": lambda move: (target("EstimatedLikelihood"), amc.samplers.PseudoMarginal(move)),
 }
+OF_TESTS = ("AnnealedEpsilon", "DelayedAcceptance", "Gibbs", "SliceSampler")
 TESTS = {
     "SequentialTTest": SequentialTTest(0.1, 4, order="rows"),
     "BernsteinTest": BernsteinTest(0.1, 4, order="rows"),
     "MinibatchBarker": MinibatchBarker(batch_size=4, order="rows"),
+}
+MOVES = {
+    "RandomWalk": WALK,
+    "Independence": amc.proposals.Independence(np.zeros(2), cov=np.ones(2)),
+    "PreconditionedCrankNicolson": EXAMPLES["PreconditionedCrankNicolson"][0],
+    "Langevin": amc.Langevin(0.05),
+    "Hamiltonian": amc.proposals.Hamiltonian(0.1, length=0.3),
+    "StochasticGradientLangevin": StochasticGradientLangevin(0.05, 4),
+}
+PARTS = {
+    ("AnnealedEpsilon", "SequentialTTest"): SequentialTTest(batch_size=4, order="rows"),  # the only test that it takes
+    **{(holder, name): test for holder in OF_TESTS[1:] for name, test in TESTS.items()},
+    **{(holder, name): move for holder in HOLDERS if holder not in OF_TESTS for name, move in MOVES.items()},
 }
 
 
@@ -249,35 +272,35 @@ def triples():
 
 
 @functools.cache
-def decided(sampler, test):
-    """Return what a short run of a sampler with this test records, or the message of its error."""
-    return recorded(*DECIDED[sampler](test), draws=15, tune=5)
+def held(holder, part):
+    """Return what a short run with this part records, or the message of its error."""
+    return recorded(*HOLDERS[holder](part), draws=15, tune=5)
 
 
-def ignored_by(sampler, test, field):
-    """Return why a field of a test seems to have no effect on a sampler; "" if it has, or if the pairing is refused."""
+def ignored_by(holder, part, field):
+    """Return why a field of a part seems to have no effect in a holder; "" if it has, or if the pairing is refused."""
     try:
-        first = decided(sampler, test)
+        first = held(holder, part)
     except IncompatibleError:
         return ""
     if isinstance(first, str):
         return ""
     try:
-        second = decided(sampler, altered(test, field))
+        second = held(holder, altered(part, field))
     except ApproxMCMCError as error:
         second = str(error)
     if isinstance(second, str):
-        return "" if field in second or type(test).__name__ in second else f"it raises without a name: {second}"
+        return "" if field in second or type(part).__name__ in second else f"it raises without a name: {second}"
     return "the records are equal" if second == first else ""
 
 
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::approxmcmc.errors.ApproxMCMCWarning")
-@pytest.mark.parametrize("test", TESTS)
-@pytest.mark.parametrize("sampler", DECIDED)
-def test_every_setting_of_a_test_has_an_effect_in_each_sampler(sampler, test):
-    fields = [field.name for field in dataclasses.fields(TESTS[test])]
-    assert {field: why for field in fields if (why := ignored_by(sampler, TESTS[test], field))} == {}
+@pytest.mark.parametrize(("holder", "name"), PARTS)
+def test_every_setting_of_a_part_has_an_effect_wherever_it_is_used(holder, name):
+    fields = [field.name for field in dataclasses.fields(PARTS[holder, name])]
+    parts = {field: BASE.get((name, field)) or PARTS[holder, name] for field in fields}
+    assert {field: why for field, part in parts.items() if (why := ignored_by(holder, part, field))} == {}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -297,6 +320,7 @@ def test_a_planted_setting_that_nothing_reads_is_seen(monkeypatch):
     ("make", "match"),
     [
         (lambda: amc.Firefly(WALK, bound="untuned", at=[0.0, 1.0]), "at=.* has no effect"),
+        (lambda: amc.acceptance.AnnealedEpsilon(test=SequentialTTest(0.2)), "epsilon=0.2 of test has no effect"),
         (lambda: amc.MetropolisHastings(WALK, amc.ExactTest(), shuffled_copy="disk"), "copy='disk' has no effect"),
         (lambda: amc.MetropolisHastings(WALK, SequentialTTest(order="rows"), shuffled_copy="disk"), "has no effect"),
         (

@@ -51,7 +51,12 @@ class WrongDecisions(NamedTuple):
 
 
 def wrong_decisions(stats: "xr.Dataset") -> WrongDecisions:
-    """Count the wrong decisions of a run; with too few audits the lower limit of the rate is 0."""
+    """Count the wrong decisions of a run; with too few audits the lower limit of the rate is 0.
+
+    A run whose test cannot be audited, such as the second stage of `DelayedAcceptance`, counts 0 of 0.
+    """
+    if "decisions_audited" not in stats:
+        return WrongDecisions(0, 0, 0.0)
     wrong = int(stats["wrong_decisions"].sum())
     audited = int(stats["decisions_audited"].sum())
     judged = wrong > 0 and audited >= SMALLEST_RUN

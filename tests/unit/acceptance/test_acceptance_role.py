@@ -34,7 +34,7 @@ from tests.planting import plain
 
 UNKNOWN = pytest.approx(math.nan, nan_ok=True)  # the log ratio where a density is undefined
 
-EPOCHS = AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(0.2, 20))
+EPOCHS = AnnealedEpsilon((0.1, 0.0), steps=(50,), test=SequentialTTest(batch_size=20))
 # Tests that read a random number of rows, or none.
 UNFORESEEN = [CheapestExactTest(), DelayedAcceptance(ExactTest()), FactorizedTest(), PoissonTest(), TunaTest(0.1)]
 MEMBERS = [AlwaysAccept(), EPOCHS, BernsteinTest(0.1, 20), ExactTest(), MinibatchBarker(batch_size=20), EPOCHS.test]
@@ -330,3 +330,10 @@ def test_two_stages_are_not_audited(second):
     """A second threshold of its own decides: there is nothing to compare with."""
     part = DelayedAcceptance(second).build_test(Rows(np.array([0.1, 0.5, -0.2, 0.3])))
     assert not part.is_audited and part.audit is None
+
+
+@pytest.mark.parametrize("test", [SequentialTTest(0.2, 20), BernsteinTest(0.1, 20)], ids=repr)
+def test_a_second_stage_that_is_not_audited_has_no_problems_to_report(test):
+    """The records of delayed acceptance count no audits."""
+    stats = xr.Dataset({"decisions_made": (("chain", "draw"), np.ones((1, 5), np.int64))})
+    assert DelayedAcceptance(test).problems(stats) == []

@@ -25,7 +25,7 @@ class Rows(Population):
 
 
 TERMS = np.array([1.0, 2.0, 3.0])
-PART = AnnealedEpsilon((0.1, 0.0), steps=(5,), untested=3, test=SequentialTTest(0.2, 2)).build_test(Rows(TERMS))
+PART = AnnealedEpsilon((0.1, 0.0), steps=(5,), untested=3, test=SequentialTTest(batch_size=2)).build_test(Rows(TERMS))
 EXACT = 8  # the first step of the exact epoch
 # Of no bias at 0.01: every epoch is of that epsilon.
 KNOWN = Ingredients(np.array([0.0, 0.01]), np.zeros(2), np.array([9.0, 12.6]), np.array([1.0, 0.64]))
@@ -37,7 +37,7 @@ def test_findings_are_about_what_was_tested(monkeypatch):
     epsilon = np.full((2, 7), 0.1)
     epsilon[:, :3] = math.nan
     stats = xr.Dataset({"epsilon": (("chain", "draw"), epsilon)})
-    test = AnnealedEpsilon((0.1, 0.0), steps=(5,), untested=3, test=SequentialTTest(0.2, 2))
+    test = AnnealedEpsilon((0.1, 0.0), steps=(5,), untested=3, test=SequentialTTest(batch_size=2))
     assert test.problems(stats) == [4] and test.problems(stats.isel(draw=slice(3))) == []
     assert dataclasses.replace(test, untested=0).problems(stats) == [7]
 
@@ -185,7 +185,7 @@ def test_an_epoch_has_at_least_one_step_and_as_many_as_an_integer_holds():
 
 
 class TestDecisions:
-    PART = AnnealedEpsilon((0.1, 0.0), steps=(5,), untested=1, test=SequentialTTest(0.2, 2)).build_test(
+    PART = AnnealedEpsilon((0.1, 0.0), steps=(5,), untested=1, test=SequentialTTest(batch_size=2)).build_test(
         Rows(np.array([1.0, 2.0, 3.0]))
     )
 

@@ -431,7 +431,7 @@ def test_settings_out_of_range_are_refused():
     for chi in (-1.0, math.nan, math.inf):
         with pytest.raises(InvalidInputError, match="chi must be finite and at least 0"):
             amc.acceptance.TunaTest(chi)
-    annealed = amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=amc.SequentialTTest(0.2, 4))
+    annealed = amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=amc.SequentialTTest(batch_size=4))
     for second in (amc.acceptance.AlwaysAccept(), annealed, None, WALK):
         with pytest.raises(IncompatibleError, match="second stage must be one test of the ratio"):
             amc.acceptance.DelayedAcceptance(second)

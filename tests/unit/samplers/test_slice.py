@@ -24,7 +24,7 @@ from tests.unit.targets.test_mrf import mixed
         amc.acceptance.MinibatchBarker(),
         amc.ExactTest("barker"),
         amc.acceptance.AlwaysAccept(),
-        amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=amc.SequentialTTest(0.2, 4)),
+        amc.acceptance.AnnealedEpsilon((0.1, 0.0), steps=(3,), test=amc.SequentialTTest(batch_size=4)),
         3,
     ],
     ids=repr,
