@@ -9,14 +9,14 @@ set-up: (l, g_1 ... g_d, H_11 / 2, H_12, ..., H_dd / 2).
 
 import abc
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget, DifferentiableTarget, ExpandableTarget, Target
 from approxmcmc.contracts.speaker import speaker, speaking
-from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, bind, type_of
+from approxmcmc.engine.compiler.compile import INDICES, MATRIX, VECTOR, allocating, bind, type_of
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import Data, bind_terms, datum_at, linear_predictor
 from approxmcmc.engine.terms.gradients import gradient_signature
@@ -77,17 +77,30 @@ def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:
     return gradients
 
 
-def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callable[..., None]:
-    """Return the kernel that writes the residuals of the rows ``order[lo:hi]``: their terms minus their expansions.
+class ExpandedRows(NamedTuple):
+    """The data of a kernel of residuals: those of the terms, then the rows of the expansion (n, columns) and theta_hat.
 
-    The last two arrays of its data are the rows of the expansion, and theta_hat.
+    `center` is theta_hat, shape (1, dim).
     """
+
+    of_terms: Data
+    expansion: np.ndarray
+    center: np.ndarray
+
+
+@allocating
+def expanded_rows(data: Data) -> ExpandedRows:
+    """Return the arrays of the flat data of a kernel by name."""
+    return ExpandedRows(data[:-2], data[-2], data[-1])
+
+
+def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callable[..., None]:
+    """Return the kernel that writes the residuals of the rows ``order[lo:hi]``: their terms minus their expansions."""
 
     def residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         # w_i is a linear predictor: the row of datum i times (1, delta_j, delta_j delta_k for j <= k).
-        expansion = data[-2]
-        center = data[-1]
-        log_terms(theta, data[:-2], order, lo, hi, out)
+        of_terms, expansion, center = expanded_rows(data)
+        log_terms(theta, of_terms, order, lo, hi, out)
         dim = theta.shape[0]
         monomials = np.empty(expansion.shape[1])
         monomials[0] = 1.0
@@ -113,10 +126,9 @@ def make_add_residual_gradient(add_gradient: Callable[..., None], second_order: 
     def add_residual_gradient(
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray
     ) -> None:
-        expansion = data[-2]
-        center = data[-1]
+        of_terms, expansion, center = expanded_rows(data)
         dim = theta.shape[0]
-        add_gradient(theta, data[:-2], order, lo, hi, out)
+        add_gradient(theta, of_terms, order, lo, hi, out)
         for where in range(lo, hi):
             row = expansion[datum_at(order, where)]
             entry = 1 + dim

@@ -21,7 +21,7 @@ import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledGradient, CompiledTarget
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, MATRIX, bind, type_of
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, MATRIX, allocating, bind, type_of
 from approxmcmc.engine.files.mapped_files import is_mapped
 from approxmcmc.engine.terms.batches import Data, bind_terms, datum_at, linear_predictor
 from approxmcmc.engine.terms.gradients import ALL_ROWS, gradient_signature
@@ -255,7 +255,8 @@ def predict_from_full_rows(
     theta: np.ndarray, rows: tuple[np.ndarray], order: np.ndarray, lo: int, hi: int, out: np.ndarray
 ) -> None:
     """Write the linear predictors of ``order[lo:hi]`` to `out`; ``rows = (X,)``."""
-    linear_predictor(theta, rows[0], order, lo, hi, out)
+    (X,) = rows
+    linear_predictor(theta, X, order, lo, hi, out)
 
 
 def predict_from_sparse_rows(
@@ -267,7 +268,23 @@ def predict_from_sparse_rows(
     out: np.ndarray,
 ) -> None:
     """Write the linear predictors of ``order[lo:hi]`` to `out`; ``rows = (base, values, columns)`` as `sparse_rows`."""
-    sparse_predictor(theta, rows[0], rows[1], rows[2], order, lo, hi, out)
+    base, values, columns = rows
+    sparse_predictor(theta, base, values, columns, order, lo, hi, out)
+
+
+class ExpandedRows(NamedTuple):
+    """The data of a kernel of residuals: the arrays of the design, the responses, and the rows of the expansion."""
+
+    design: Data
+    y: np.ndarray
+    expansion: np.ndarray
+    """Slope and half of the curvature of each term in its predictor; (n, 2)."""
+
+
+@allocating
+def expanded_rows(data: Data) -> ExpandedRows:
+    """Return the arrays of the flat data of a kernel by name."""
+    return ExpandedRows(data[:-2], data[-2], data[-1])
 
 
 def make_linear_residuals(
@@ -276,10 +293,9 @@ def make_linear_residuals(
     """Return the kernel that writes r_i for ``order[lo:hi]``; data = (*rows, y, expansion), `predict` reads `rows`."""
 
     def linear_residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        y = data[-2]
-        expansion = data[-1]
+        design, y, expansion = expanded_rows(data)
         n = hi - lo
-        predict(theta, data[:-2], order, lo, hi, out)
+        predict(theta, design, order, lo, hi, out)
         if n < FEW_ROWS:
             for i in range(n):
                 datum = datum_at(order, lo + i)

@@ -24,8 +24,8 @@ from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.families.categorical import log_sum_exp
 from approxmcmc.targets.likelihood_bounds import ROWS_PER_BLOCK, compile_bound
 from approxmcmc.targets.predictors.classes import predict_classes
-from approxmcmc.targets.predictors.design import DESIGN_ARRAYS, Design
-from approxmcmc.targets.predictors.kernels import add_rows, predict
+from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.kernels import add_rows, n_columns, predict, predictor_data
 
 
 def boehning_bound(
@@ -161,9 +161,9 @@ def gaps_of_columns(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, h
 
 def gaps_of_design(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
     """Write the gaps of the rows ``order[lo:hi]``; data = (*design, touch)."""
-    touch = data[DESIGN_ARRAYS]
+    design, (touch,) = predictor_data(data)
     eta = np.empty(((touch.shape[1] - 1) // 2, hi - lo))
-    predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, np.empty(data[0].shape[1]), eta)
+    predict(theta, design, order, lo, hi, np.empty(n_columns(design)), eta)
     write_gaps(eta, np.empty((3, hi - lo)), touch, order, lo, hi, out)
 
 
@@ -188,13 +188,13 @@ def add_gap_gradient_of_design(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
 ) -> None:
     """Add the sum of the weighted gradients of the gaps of ``order[lo:hi]``; data = (*design, touch)."""
-    touch = data[DESIGN_ARRAYS]
+    design, (touch,) = predictor_data(data)
     eta = np.empty(((touch.shape[1] - 1) // 2, hi - lo))
     slopes = np.empty_like(eta)
-    coefs = np.empty(data[0].shape[1])
-    predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, coefs, eta)
+    coefs = np.empty(n_columns(design))
+    predict(theta, design, order, lo, hi, coefs, eta)
     write_slopes(eta, np.empty((3, hi - lo)), touch, order, lo, hi, weights, slopes)
-    add_rows(slopes, data[:DESIGN_ARRAYS], order, lo, hi, coefs, out)
+    add_rows(slopes, design, order, lo, hi, coefs, out)
 
 
 # --- the sum of the bounds ---

@@ -15,18 +15,28 @@ Reference: Maclaurin and Adams (2014), Firefly Monte Carlo.
 import functools
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numba import types as nb
 
 from approxmcmc.contracts import CompiledBound
 from approxmcmc.contracts.speaker import speaker
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, INDICES, VECTOR, closure, compiled, kernel, type_of
+from approxmcmc.engine.compiler.compile import (
+    BATCH_FASTMATH,
+    INDICES,
+    VECTOR,
+    allocating,
+    closure,
+    compiled,
+    kernel,
+    type_of,
+)
 from approxmcmc.engine.terms.batches import Data, datum_at, linear_predictor, log_terms_type
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.family import Minorant
-from approxmcmc.targets.predictors.design import DESIGN_ARRAYS, Design
-from approxmcmc.targets.predictors.kernels import add_rows, predict
+from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.kernels import add_rows, n_columns, predict, predictor_data
 
 ROWS_PER_BLOCK = 65_536  # for sums over all data, so that no second copy of the data is made
 
@@ -87,8 +97,9 @@ def make_design_gaps(gap: Callable[..., float]) -> Callable[..., None]:
     def design_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         eta = np.empty((1, hi - lo))
         touch_of_rows = np.empty((3, hi - lo))
-        predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, np.empty(data[0].shape[1]), eta)
-        _copy_rows(data[DESIGN_ARRAYS], order, lo, hi, touch_of_rows)
+        design, (touch,) = predictor_data(data)
+        predict(theta, design, order, lo, hi, np.empty(n_columns(design)), eta)
+        _copy_rows(touch, order, lo, hi, touch_of_rows)
         for i in range(hi - lo):
             out[i] = gap(eta[0, i], touch_of_rows[0, i], touch_of_rows[1, i], touch_of_rows[2, i])
 
@@ -103,24 +114,38 @@ def make_add_design_gap_gradient(slope: Callable[..., float]) -> Callable[..., N
     ) -> None:
         eta = np.empty((1, hi - lo))
         touch_of_rows = np.empty((3, hi - lo))
-        coefs = np.empty(data[0].shape[1])
-        predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, coefs, eta)
-        _copy_rows(data[DESIGN_ARRAYS], order, lo, hi, touch_of_rows)
+        design, (touch,) = predictor_data(data)
+        coefs = np.empty(n_columns(design))
+        predict(theta, design, order, lo, hi, coefs, eta)
+        _copy_rows(touch, order, lo, hi, touch_of_rows)
         slopes = eta  # in place
         for i in range(hi - lo):
             row_slope = slope(eta[0, i], touch_of_rows[0, i], touch_of_rows[1, i], touch_of_rows[2, i])
             slopes[0, i] = weights[i] * row_slope
-        add_rows(slopes, data[:DESIGN_ARRAYS], order, lo, hi, coefs, out)
+        add_rows(slopes, design, order, lo, hi, coefs, out)
 
     return add_gap_gradient
 
 
+class WeightedData(NamedTuple):
+    """The data of a kernel of weighted gaps: those of the gaps, then the known weights of the rows."""
+
+    of_gaps: Data
+    weights: np.ndarray
+
+
+@allocating
+def weighted_data(data: Data) -> WeightedData:
+    """Return the flat data of a kernel of weighted gaps by name."""
+    return WeightedData(data[:-1], data[-1])
+
+
 def make_weighted_gaps(gaps: Callable[..., None]) -> Callable[..., None]:
-    """Return the batch kernel of gaps times known weights of rows, the last array of the data."""
+    """Return the batch kernel of gaps times known weights of rows."""
 
     def weighted_gaps(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        gaps(theta, data[:-1], order, lo, hi, out)
-        weights = data[-1]
+        of_gaps, weights = weighted_data(data)
+        gaps(theta, of_gaps, order, lo, hi, out)
         for i in range(hi - lo):
             out[i] *= weights[datum_at(order, lo + i)]
 
@@ -128,16 +153,16 @@ def make_weighted_gaps(gaps: Callable[..., None]) -> Callable[..., None]:
 
 
 def make_add_weighted_gap_gradient(add_gradient: Callable[..., None]) -> Callable[..., None]:
-    """Return the kernel of the gradients of gaps times known weights of rows, the last array of the data."""
+    """Return the kernel of the gradients of gaps times known weights of rows."""
 
     def add_gap_gradient(
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, weights: np.ndarray, out: np.ndarray
     ) -> None:
-        known = data[-1]
+        of_gaps, known_weights = weighted_data(data)
         products = np.empty(hi - lo)
         for i in range(hi - lo):
-            products[i] = weights[i] * known[datum_at(order, lo + i)]
-        add_gradient(theta, data[:-1], order, lo, hi, products, out)
+            products[i] = weights[i] * known_weights[datum_at(order, lo + i)]
+        add_gradient(theta, of_gaps, order, lo, hi, products, out)
 
     return add_gap_gradient
 

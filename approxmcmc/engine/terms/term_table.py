@@ -94,7 +94,7 @@ def read_table(rng: np.random.Generator, table: Evidence, start: int, stop: int)
 
     Returns FINITE, IMPOSSIBLE or UNDEFINED, like `merge_differences`.
     """
-    terms = table.data[0]
+    terms, _ = table.data
     cursor = table.order.cursor
     moments = table.moments
     n_obs = table.n_obs

@@ -285,7 +285,8 @@ class FactorGraph(DiscreteTarget, BoundedDifferencesTarget):
 
 
 def _kernel(data: tuple[np.ndarray, ...]) -> object:
-    width = (data[1].shape[1] - 1) // 2
+    _, rows, _ = data
+    width = (rows.shape[1] - 1) // 2
     return bind_terms(make_log_terms, width, data=data)
 
 

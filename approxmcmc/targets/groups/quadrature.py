@@ -9,16 +9,13 @@ on theta: they are found by a few Newton steps from a start that is predicted fr
 sum is one function of theta. Nodes fixed at one theta would be wrong by tens to thousands of nats if counts are large
 or L is small.
 
-Data: W = [Z, X] (1, N, q + p) and responses (1, N, 2) = (y, size), or (1, N, 3) with a code, see `families.stack`,
-sorted by group; spans (G, 2) from row to row;
-starts (G, q + q (q + 1) / 2) = (c, I), see `newton`; the rule (1, K + 1, M) = (sqrt(2) h, log weight); sizes (1, 2):
-the least number of Newton steps, and q. Arrays with one entry on the first axis are never shuffled with the groups. The
-parameters are phi = (beta, L (q, K) row by row, and the logarithm of the family's shape, if it has one).
+Data: the arrays of `GroupArrays`. The parameters are phi = (beta, L (q, K) row by row, and the logarithm of the
+family's shape, if it has one).
 """
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +25,26 @@ from approxmcmc.engine.terms.batches import Data, datum_at
 from approxmcmc.families.normal import HALF_LOG_2_PI
 from approxmcmc.targets.groups.newton import ARRIVED, largest_group, predict, predictors, solve_turned
 from approxmcmc.targets.groups.row_sums import Space, work_space
+
+
+class GroupArrays(NamedTuple):
+    """The data of the kernels, in this order: G groups of N rows together, q columns of Z and p of X, M nodes.
+
+    Arrays with one entry on the first axis are never shuffled with the groups.
+    """
+
+    columns: np.ndarray
+    """W = [Z, X] (1, N, q + p), rows sorted by group."""
+    responses: np.ndarray
+    """(1, N, 2) = (y, size), or (1, N, 3) with a code, see `families.stack`; rows sorted by group."""
+    spans: np.ndarray
+    """First row of each group, and the row after its last; (G, 2)."""
+    starts: np.ndarray
+    """(c, I) of each group, from which Newton's method starts, see `newton`; (G, q + q (q + 1) / 2)."""
+    rule: np.ndarray
+    """(sqrt(2) h, log weight) of each node; (1, K + 1, M)."""
+    sizes: np.ndarray
+    """The least number of Newton steps, and q; (1, 2)."""
 
 
 def gauss_hermite(n_nodes: int, n_effects: int = 1) -> np.ndarray:
@@ -116,7 +133,8 @@ def make_log_terms(K: int, nodes: Callable[..., float]) -> Callable[..., None]:
     """Return the kernel of the terms l_g, which calls `nodes` for each group."""
 
     def log_terms(phi: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        space = work_space(largest_group(data[2], order, lo, hi), data[4].shape[2], K)
+        _, _, spans, _, rule, _ = data
+        space = work_space(largest_group(spans, order, lo, hi), rule.shape[2], K)
         for place in range(lo, hi):
             out[place - lo] = nodes(phi, data, datum_at(order, place), space)
 
@@ -194,10 +212,8 @@ def make_log_joint(
     """Return the kernel that writes log p(y_g, u_g), without constants of rows, of all groups to `out`, at u (G, K)."""
 
     def log_joint(phi: np.ndarray, data: Data, u: np.ndarray, out: np.ndarray) -> None:
-        W = data[0]
-        responses = data[1]
-        spans = data[2]
-        q = 1 if one_column else data[5][0, 1]
+        W, responses, spans, _, _, sizes = data
+        q = 1 if one_column else sizes[0, 1]
         shape = bounded_exp(phi[phi.shape[0] - 1]) if has_shape else 1.0
         eta = np.empty(1)
         a = np.empty((1, K))

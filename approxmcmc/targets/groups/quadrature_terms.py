@@ -21,6 +21,7 @@ from approxmcmc.targets.groups.linked import WITHOUT_WARNINGS, LinkedTerms
 from approxmcmc.targets.groups.louis import make_expand, pull_back
 from approxmcmc.targets.groups.newton import make_newton, make_refit
 from approxmcmc.targets.groups.quadrature import (
+    GroupArrays,
     gauss_hermite,
     make_add_gradient,
     make_log_joint,
@@ -48,7 +49,7 @@ NODES = {1: (8, 16, 24, 32, 48, 64), 2: (8, 12, 16, 24)}
 # instead of three.
 NEAR_THE_MODE = 1e-3
 LARGEST_ERROR = LARGEST_DISTANCE_TO_MODEL  # nats by which the summed error may change over the posterior
-CORE = 6  # arrays of the groups; the table of a link comes after them
+CORE = len(GroupArrays._fields)  # the table of a link comes after these arrays
 SHAPE_STEP = 1e-4  # step of differences in the logarithm of a shape
 # of a search without derivatives: largest change of a coordinate, most evaluations
 REACH = 4.0
@@ -107,15 +108,15 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         self.n_obs = len(start) - 1
         self.n_rows = len(y)
         responses = by_group(columns_of(y, size, code), groups)
-        self.data = (
-            by_group([Z, X, *([] if offset is None else [offset])], groups)[None],
-            responses[None],
-            np.column_stack([start[:-1], start[1:]]),
-            np.zeros((self.n_obs, q + q * (q + 1) // 2)),
-            gauss_hermite(NODES[self.n_effects][0], self.n_effects),
-            np.array([[SEARCHING_STEPS, q]]),
-            *table,
+        arrays = GroupArrays(
+            columns=by_group([Z, X, *([] if offset is None else [offset])], groups)[None],
+            responses=responses[None],
+            spans=np.column_stack([start[:-1], start[1:]]),
+            starts=np.zeros((self.n_obs, q + q * (q + 1) // 2)),
+            rule=gauss_hermite(NODES[self.n_effects][0], self.n_effects),
+            sizes=np.array([[SEARCHING_STEPS, q]]),
         )
+        self.data = (*arrays, *table)
         self.share_effect = q == self.n_effects == 1 and bool((Z[:, 0] == Z[0, 0]).all())
         if weighted_constants is not None:
             self.omitted_constants = np.add.reduceat(weighted_constants, start[:-1])
@@ -142,20 +143,29 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         return self.n_columns == 1
 
     @property
+    def arrays(self) -> GroupArrays:
+        """The data without the table of the link, by name."""
+        return GroupArrays(*self.data[:CORE])
+
+    def _set_arrays(self, **changed: np.ndarray) -> None:
+        self.data = (*self.arrays._replace(**changed), *self.data[CORE:])
+
+    @property
     def n_nodes(self) -> int:
         """The number of nodes of each effect of a group."""
-        return round(self.data[4].shape[2] ** (1.0 / self.n_effects))
+        return round(self.arrays.rule.shape[2] ** (1.0 / self.n_effects))
 
     @property
     def n_steps(self) -> int:
         """Least number of Newton steps that place a group's nodes at each theta; more follow one that is not short."""
-        return int(self.data[5][0, 0])
+        return int(self.arrays.sizes[0, 0])
 
     def set_rule(self, *, n_nodes: int | None = None, n_steps: int | None = None) -> None:
         """Set the number of nodes, or the least number of Newton steps; this changes the target."""
-        rule = self.data[4] if n_nodes is None else gauss_hermite(n_nodes, self.n_effects)
-        steps = self.data[5] if n_steps is None else np.array([[n_steps, self.n_columns]])
-        self.data = (*self.data[:4], rule, steps, *self.data[CORE:])
+        if n_nodes is not None:
+            self._set_arrays(rule=gauss_hermite(n_nodes, self.n_effects))
+        if n_steps is not None:
+            self._set_arrays(sizes=np.array([[n_steps, self.n_columns]]))
 
     def place(self, at: np.ndarray | None = None, n_nodes: int | None = None) -> None:
         """Store the starts of Newton's method at the posterior mode, or at the theta `at`; then choose the nodes.
@@ -181,14 +191,14 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
 
     def refit(self) -> None:
         """Compute (c, I) of all groups at the centre, from which starts are predicted, and store them in `data`."""
-        starts = np.empty_like(self.data[3])
+        starts = np.empty_like(self.arrays.starts)
         core = self.data[:CORE]
         phi = self.phis(self.center)
         sizes = self.one_column, self.n_effects, self.stack.has_shape
         signature = nb.void(*map(type_of, (phi, core, starts)))
         parts = self._sums().prepare, self._newton(), self.stack.read, self.stack.derivatives
         bind(make_refit, *sizes, *parts, signature=signature, fastmath=BATCH_FASTMATH)(phi, core, starts)
-        self.data = (*self.data[:3], starts, *self.data[4:])
+        self._set_arrays(starts=starts)
 
     # --- kernels ---
 
@@ -276,10 +286,12 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         """Counted work of a term: predictors, steps of Newton's method, and all nodes, for each row of the group."""
         assert self.n_rows is not None
         rows = self.n_rows / self.n_obs
-        columns = self.data[0].shape[2]
+        arrays = self.arrays
+        columns = arrays.columns.shape[2]
+        n_nodes_of_group = arrays.rule.shape[2]
         share = SHARED if self.share_effect and self.stack.merges_rows is not None else 1.0
-        placed = GROUP + rows * (2.0 * columns + share * (NEWTON * self.n_steps + NODE * self.data[4].shape[2]))
-        slopes = rows * GRADIENT * self.data[4].shape[2]
+        placed = GROUP + rows * (2.0 * columns + share * (NEWTON * self.n_steps + NODE * n_nodes_of_group))
+        slopes = rows * GRADIENT * n_nodes_of_group
         code = "groups" if self.keeps_kernels else "graph"
         return TermWork(placed, placed + slopes, 8.0 * rows * (columns + 2.0), code)  # type: ignore[arg-type]
 

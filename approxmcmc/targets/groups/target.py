@@ -36,7 +36,7 @@ from approxmcmc.targets.groups.predictive import (
     numbers_of_rows,
     own_groups,
 )
-from approxmcmc.targets.groups.quadrature_terms import LARGEST_ERROR, QuadratureTerms
+from approxmcmc.targets.groups.quadrature_terms import CORE, LARGEST_ERROR, QuadratureTerms
 from approxmcmc.targets.groups.variables import SHAPE, GroupVariables, group_variables
 from approxmcmc.targets.new_rows import labels_of_rows, refuse_columns
 from approxmcmc.targets.normal_prior import NormalPrior
@@ -235,13 +235,15 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
         return self.grouping.cuts, self.grouping.start[self.grouping.cuts]
 
     variables: GroupVariables
-    rule: tuple[np.ndarray, ...]
-    """Nodes, steps and the table of the link, of a target without rows."""
+    rule_and_sizes: tuple[np.ndarray, np.ndarray]
+    table: tuple[np.ndarray, ...]
+    """Nodes, sizes, and the table of the link, of a target without rows."""
 
     def without_rows(self) -> Self:
-        """Return the target without its rows, but with its `rule`."""
+        """Return the target without its rows, but with its rule and the table of its link."""
         bare: Self = super().without_rows()
-        bare.rule = self.data[4:]
+        bare.rule_and_sizes = self.arrays.rule, self.arrays.sizes
+        bare.table = self.data[CORE:]
         return bare
 
     @names_itself()
@@ -266,8 +268,9 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
             )
         size = _sizes(self.family_name, y, trials)
         offsets = _offset(offset, len(y))
-        other._arrange_rows(X, y, size, self.rule[2:], offsets, weights)
-        other.data = (*other.data[:4], *self.rule)
+        other._arrange_rows(X, y, size, self.table, offsets, weights)
+        rule, sizes = self.rule_and_sizes
+        other._set_arrays(rule=rule, sizes=sizes)
         other.refit()
         return other
 
@@ -377,8 +380,8 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
                 "groups=groups"
             )
         p = self.variables.n_coef
-        [design_rows] = self.data[0]
-        [responses] = self.data[1]
+        [design_rows] = self.arrays.columns
+        [responses] = self.arrays.responses
         places = [*range(p), *([p] if self.has_offset else [])]
         predictor = Predictor((1, 1 + len(places)), places)
         no_codes = np.empty((len(design_rows), 0), dtype=np.int32)
@@ -397,10 +400,10 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
         """The responses in the order in which they were given; none if they have weights or are on disk."""
-        if self.has_weights or is_mapped(self.data[1]):
+        if self.has_weights or is_mapped(self.arrays.responses):
             return {}
         y = np.empty(self.n_rows)
-        y[self.grouping.order] = self.data[1][0, :, RESPONSE]
+        y[self.grouping.order] = self.arrays.responses[0, :, RESPONSE]
         return {"y": y}
 
     def initial_point(self) -> np.ndarray:

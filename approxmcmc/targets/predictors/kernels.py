@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, compiled
+from approxmcmc.engine.compiler.compile import BATCH_FASTMATH, allocating, compiled
 from approxmcmc.engine.terms.batches import BATCH, Data, datum_at
 from approxmcmc.targets.predictors.design import (
     DESIGN_ARRAYS,
@@ -85,8 +85,7 @@ def predict(
     It handles two rows at a time, as `approxmcmc.engine.terms.batches.linear_predictor` does: a coefficient that is
     loaded serves both.
     """
-    X = design[0]
-    spans = design[2]
+    X, _, spans, _, _, _, _ = design
     for k in range(eta.shape[0]):
         common = read_coefficients(theta, design, k, coefs)
         first = spans[0, SPANS * k + FIRST_COLUMN]
@@ -127,8 +126,7 @@ def predict_both(
 
     The numbers are those of `predict`; `coefs` is scratch of two rows.
     """
-    X = design[0]
-    spans = design[2]
+    X, _, spans, _, _, _, _ = design
     coefs_current = coefs[0]
     coefs_proposed = coefs[1]
     for k in range(eta.shape[0]):
@@ -193,6 +191,40 @@ def add_rows(
                     out[code] += slope_of_entry
 
 
+class PredictorData(NamedTuple):
+    """The data of a kernel: the arrays of the design, and those that the function of predictors reads."""
+
+    design: Data
+    responses: Data
+
+
+@allocating
+def predictor_data(data: Data) -> PredictorData:
+    """Return the flat data of a kernel by name."""
+    return PredictorData(data[:DESIGN_ARRAYS], data[DESIGN_ARRAYS:])
+
+
+class ExpandedData(NamedTuple):
+    """The data of a kernel of residuals, which have one more array: `numbers` of each row's quadratic."""
+
+    design: Data
+    responses: Data
+    numbers: np.ndarray
+
+
+@allocating
+def expanded_data(data: Data) -> ExpandedData:
+    """Return the flat data of a kernel of residuals by name."""
+    return ExpandedData(data[:DESIGN_ARRAYS], data[DESIGN_ARRAYS:-1], data[-1])
+
+
+@compiled
+def n_columns(design: Data) -> int:
+    """Return the number of dense columns, which is enough for the coefficients of any predictor."""
+    X, _, _, _, _, _, _ = design
+    return X.shape[1]
+
+
 class FunctionOfPredictors(NamedTuple):
     """The number K of predictors, and a batch kernel that computes terms or slopes from predictors and responses.
 
@@ -208,10 +240,11 @@ def log_terms(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: FunctionOfPredictors
 ) -> None:
     """Write the terms of the rows ``order[lo:hi]``."""
+    design, responses = predictor_data(data)
     eta = np.empty((known.n_predictors, hi - lo))
-    coefs = np.empty(data[0].shape[1])
-    predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, coefs, eta)
-    known.function(eta, data[DESIGN_ARRAYS:], order, lo, hi, out)
+    coefs = np.empty(n_columns(design))
+    predict(theta, design, order, lo, hi, coefs, eta)
+    known.function(eta, responses, order, lo, hi, out)
 
 
 def terms_at_both(
@@ -225,26 +258,27 @@ def terms_at_both(
     known: FunctionOfPredictors,
 ) -> None:
     """Write the terms of the rows lo ... hi - 1 at theta to `current`, at `proposed` to `candidate`, in one pass."""
+    design, responses = predictor_data(data)
     eta = np.empty((2, known.n_predictors, hi - lo))
-    coefs = np.empty((2, data[0].shape[1]))
+    coefs = np.empty((2, n_columns(design)))
     memory_order = np.empty(0, dtype=np.int64)
-    predict_both(theta, proposed, data[:DESIGN_ARRAYS], memory_order, lo, hi, coefs, eta[0], eta[1])
-    known.function(eta[0], data[DESIGN_ARRAYS:], memory_order, lo, hi, current)
-    known.function(eta[1], data[DESIGN_ARRAYS:], memory_order, lo, hi, candidate)
+    predict_both(theta, proposed, design, memory_order, lo, hi, coefs, eta[0], eta[1])
+    known.function(eta[0], responses, memory_order, lo, hi, current)
+    known.function(eta[1], responses, memory_order, lo, hi, candidate)
 
 
 def add_gradient(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: FunctionOfPredictors
 ) -> None:
     """Add the sum of the gradients of the terms of ``order[lo:hi]``; ``known.function`` computes the slopes."""
-    coefs = np.empty(data[0].shape[1])
-    design = data[:DESIGN_ARRAYS]
+    design, responses = predictor_data(data)
+    coefs = np.empty(n_columns(design))
     for start in range(lo, hi, BATCH):
         stop = min(start + BATCH, hi)
         eta = np.empty((known.n_predictors, stop - start))
         slopes = np.empty((known.n_predictors, stop - start))
         predict(theta, design, order, start, stop, coefs, eta)
-        known.function(eta, data[DESIGN_ARRAYS:], order, start, stop, slopes)
+        known.function(eta, responses, order, start, stop, slopes)
         add_rows(slopes, design, order, start, stop, coefs, out)
 
 
@@ -292,22 +326,23 @@ def residuals(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: FunctionOfPredictors
 ) -> None:
     """Write the terms of the rows ``order[lo:hi]`` minus their quadratics, which the last array of the data holds."""
+    design, responses, numbers = expanded_data(data)
     eta = np.empty((known.n_predictors, hi - lo))
-    coefs = np.empty(data[0].shape[1])
-    predict(theta, data[:DESIGN_ARRAYS], order, lo, hi, coefs, eta)
-    known.function(eta, data[DESIGN_ARRAYS:-1], order, lo, hi, out)
-    subtract_quadratics(eta, data[-1], order, lo, hi, out)
+    coefs = np.empty(n_columns(design))
+    predict(theta, design, order, lo, hi, coefs, eta)
+    known.function(eta, responses, order, lo, hi, out)
+    subtract_quadratics(eta, numbers, order, lo, hi, out)
 
 
 def add_residual_gradient(
     theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray, known: FunctionOfPredictors
 ) -> None:
     """Add the sum of the gradients of `residuals` of ``order[lo:hi]``; ``known.function`` computes slopes of terms."""
+    design, responses, numbers = expanded_data(data)
     eta = np.empty((known.n_predictors, hi - lo))
     slopes = np.empty((known.n_predictors, hi - lo))
-    coefs = np.empty(data[0].shape[1])
-    design = data[:DESIGN_ARRAYS]
+    coefs = np.empty(n_columns(design))
     predict(theta, design, order, lo, hi, coefs, eta)
-    known.function(eta, data[DESIGN_ARRAYS:-1], order, lo, hi, slopes)
-    subtract_slopes(eta, data[-1], order, lo, hi, slopes)
+    known.function(eta, responses, order, lo, hi, slopes)
+    subtract_slopes(eta, numbers, order, lo, hi, slopes)
     add_rows(slopes, design, order, lo, hi, coefs, out)
