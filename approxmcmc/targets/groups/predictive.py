@@ -221,17 +221,18 @@ class RowsInGroups(RowsToPredict):
         at = self._places(rows)
         variables: GroupVariables = self.target.variables
         coefficients = thetas[:, : self.design.dim]
-        eta = self.design.times(coefficients.T, at)[0] + self.design.eta(self._zeros, at).T
         group = self.groups.of_row[at]
+        predictors = np.empty((2, len(group), len(thetas)))
+        eta, log_shape = predictors
+        np.add(self.design.times(coefficients.T, at)[0], self.design.eta(self._zeros, at).T, out=eta)
         eta += self.effects[0, group]
         for k in range(1, variables.n_effects):
             assert self.slopes is not None
             eta += self.slopes[at, k - 1, None] * self.effects[k, group]
-        known_log = np.broadcast_to(self.log_shape, self.n_rows)[at, None]
-        log_shape = np.broadcast_to(known_log, eta.shape)
+        log_shape[:] = np.broadcast_to(self.log_shape, self.n_rows)[at, None]
         if variables.positive is not None:
-            log_shape = log_shape + thetas[:, -1]
-        return np.stack([eta, log_shape])
+            log_shape += thetas[:, -1]
+        return predictors
 
     def means(self, predictors: np.ndarray, rows: slice) -> np.ndarray:
         """Return the expected responses given the effects; shape (rows, m)."""
