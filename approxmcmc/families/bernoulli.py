@@ -105,7 +105,7 @@ LOGIT = Family(
     minorants={"tuned": jaakkola, "untuned": untuned_jaakkola, "taylor": _taylor},
     mean=_mean_logit,
     simulate=_simulate_logit,
-    twin=PyMCFamily("Bernoulli", "logit", _observe_logit),
+    twin=PyMCFamily("Bernoulli", "logit", _observe_logit, "int32"),
     is_concave=True,
 )
 
@@ -234,7 +234,7 @@ PROBIT = Family(
     minorants={"tuned": _tangent_to_probit, "untuned": _untuned_probit},
     mean=_mean_probit,
     simulate=_simulate_probit,
-    twin=PyMCFamily("Bernoulli", "probit", _observe_probit),
+    twin=PyMCFamily("Bernoulli", "probit", _observe_probit, "int32"),
     is_concave=True,
 )
 
@@ -334,7 +334,7 @@ CLOGLOG = Family(
     third_derivative_within=_cloglog_third_within,
     mean=_mean_cloglog,
     simulate=_simulate_cloglog,
-    twin=PyMCFamily("Bernoulli", "cloglog", _observe_cloglog),
+    twin=PyMCFamily("Bernoulli", "cloglog", _observe_cloglog, "int32"),
     is_concave=True,
 )
 

@@ -133,7 +133,7 @@ def _simulate(rng: np.random.Generator, eta: np.ndarray, size: np.ndarray, shape
 def _observe(name: str, eta: Any, y: np.ndarray, size: np.ndarray, shape: float) -> Any:
     import pymc as pm
 
-    return pm.Binomial(name, n=np.asarray(size, np.int32), logit_p=eta, observed=y.astype(np.int32))
+    return pm.Binomial(name, n=size.astype(np.int32), logit_p=eta, observed=y.astype(np.int32))
 
 
 def _read(graphs: Any, n: Any, p: Any) -> Any:
@@ -157,7 +157,7 @@ BINOMIAL = Family(
     minorants={"tuned": jaakkola, "untuned": untuned_jaakkola},
     mean=_mean,
     simulate=_simulate,
-    twin=PyMCFamily("Binomial", "logit", _observe),
+    twin=PyMCFamily("Binomial", "logit", _observe, "int32"),
     is_concave=True,
 )
 

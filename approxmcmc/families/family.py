@@ -50,12 +50,14 @@ class Minorant(NamedTuple):
 class PyMCFamily(NamedTuple):
     """A family in PyMC: the name of its distribution, and the link: "logit", "probit", "cloglog", "log" or "identity".
 
-    ``observe(name, eta, y, size, shape)`` adds the response to the PyMC model of the current context.
+    ``observe(name, eta, y, size, shape)`` adds the response to the PyMC model of the current context; y and the size
+    may be containers of data. `dtype` is the type of a response, which a container must have: PyMC observes no graphs.
     """
 
     distribution: str
     link: str
     observe: Callable[..., Any]
+    dtype: str = "float64"
 
 
 class Form(NamedTuple):

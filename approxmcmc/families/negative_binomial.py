@@ -186,7 +186,7 @@ NEGATIVE_BINOMIAL = Family(
     minorants={"tuned": _tuned, "untuned": _untuned},
     mean=_mean,
     simulate=_simulate,
-    twin=PyMCFamily("NegBinomial", "log", _observe),
+    twin=PyMCFamily("NegBinomial", "log", _observe, "int64"),
     is_concave=True,
 )
 

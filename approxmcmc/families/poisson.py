@@ -72,7 +72,7 @@ POISSON = Family(
     third_derivative_within=_within,
     mean=_mean,
     simulate=_simulate,
-    twin=PyMCFamily("Poisson", "log", _observe),
+    twin=PyMCFamily("Poisson", "log", _observe, "int64"),
     is_concave=True,
 )
 

@@ -42,23 +42,25 @@ def weighted_rows(family: Family, y: np.ndarray, size: np.ndarray, weight: np.nd
 
 
 def observe_weighted(
-    name: str, weights: np.ndarray | None, observe: Callable[..., Any], *graphs: Any, observed: np.ndarray
+    name: str, weights: Any, observe: Callable[..., Any], *graphs: Any, observed: Any, y: np.ndarray
 ) -> Any:
     """Add responses to the PyMC model of the current context whose log densities are multiplied by known weights.
 
-    ``observe(name, *graphs)`` adds them without weights, given the graphs of their parameters. Random draws of the
-    responses are those without weights, as in Bambi.
+    ``observe(name, observed, *graphs)`` adds them without weights, given the graphs of their parameters, and the
+    container of the responses `y`. `weights` is a container or None. Random draws of the responses are those without
+    weights, as in Bambi, and as many as the parameters have.
     """
     if weights is None:
-        return observe(name, *graphs)
+        return observe(name, observed, *graphs)
     import pymc as pm
 
     def law(*parameters: Any) -> Any:
         with pm.Model(model=None):
-            return observe(name, *parameters)
+            return observe(name, y, *parameters)  # an array: graphs inside an operation read no containers
 
     def draw(weights: Any, *parameters_and_size: Any) -> Any:
-        return law(*parameters_and_size[:-1])
+        node = law(*parameters_and_size[:-1]).owner
+        return without_size(node, node.op.dist_params(node))
 
     def logp(value: Any, weights: Any, *parameters: Any) -> Any:
         node = law(*parameters).owner

@@ -8,7 +8,7 @@ import numpy as np
 
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.contracts.speaker import names_itself, speaker
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.family import Family
 from approxmcmc.families.weighted import observe_weighted
 from approxmcmc.targets.column_regression import ColumnRegression
@@ -17,9 +17,21 @@ from approxmcmc.targets.given import check_names
 from approxmcmc.targets.normal_prior import NormalPrior
 from approxmcmc.targets.positive import WithPositive
 from approxmcmc.targets.predictors.assemble import PredictorPart
-from approxmcmc.targets.predictors.family import FamilyLikelihood, ShapeLikelihood, sized
-from approxmcmc.targets.tables import predictor_of_pymc, theta_of_pymc
+from approxmcmc.targets.predictors.family import ONE, FamilyLikelihood, ShapeLikelihood
+from approxmcmc.targets.predictors.predictive import RowsOfDesign
+from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.tall_data import Prior
+from approxmcmc.targets.twins import (
+    DENSE,
+    RESPONSES,
+    WEIGHTS,
+    RowsInPyMC,
+    containers,
+    numbers_of_design,
+    predictor_of_pymc,
+    refuse_prior,
+    theta_of_pymc,
+)
 
 LOG_SHAPE_SCALE = 1.5  # standard deviation of the prior of log(shape): two of them are a factor of 20
 
@@ -27,7 +39,7 @@ LOG_SHAPE_SCALE = 1.5  # standard deviation of the prior of log(shape): two of t
 EXAMPLES = 8  # responses that a description keeps
 
 
-class FamilyRegression(ColumnRegression, Describable):
+class FamilyRegression(ColumnRegression, RowsInPyMC, Describable):
     r"""Rows of one family with the predictor eta_i = x_i' beta + sum_c effect_c[level of row i in column c] + offset_i.
 
     The public regressions are thin: they name the family, and have the constructor of `PlainRegression` or
@@ -164,42 +176,59 @@ class FamilyRegression(ColumnRegression, Describable):
         return {"log_shape": [PredictorPart(self.shape_name, shared={0: 1.0}, is_scalar=True)]}
 
     def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`, with the same names and labels.
+        """Return the same posterior as a `pymc.Model`, with the same names and labels; its rows are `pm.Data`.
+
+        ``pm.set_data(target.pymc_data(new_rows))`` replaces the rows, for predictions by PyMC.
 
         Raises `IncompatibleError` for a family that PyMC does not have, and for a prior given as a function.
         """
         twin = self._single.family.twin
         if twin is None:
             return super().to_pymc()
-        if self.prior.function is not None:
-            name = type(self).__name__
-            raise IncompatibleError(f"{name}: a prior given as a function has no PyMC twin; use prior_scale")
+        refuse_prior(self.prior.function is not None, type(self).__name__)
         import pymc as pm
 
-        [response] = self.unweighted_responses
-        y, size = sized(response)
+        responses = self.unweighted_responses[0].real
+        numbers = self._numbers_of_twin(self.rows_to_predict(None), responses, self.weights)
         known_shape = self.known_shape
 
-        def observe(name: str, eta: Any, shape: Any = known_shape) -> Any:
-            return twin.observe(name, eta, y, size, shape)
-
         with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
+            data = containers(numbers, self.variables)
+
+            def observe(name: str, y: Any, eta: Any, size: Any = ONE, shape: Any = known_shape) -> Any:
+                return twin.observe(name, eta, y, size, shape)
+
+            rows = {"observed": data[RESPONSES], "y": numbers[RESPONSES]}
+            sizes = [data[self.size_name]] if self.size_name in data else []
+            [predictor, *_] = self.design.predictors
             if self.is_dense:
                 flat = np.isinf(self.prior.scale)
                 beta = pm.Flat("beta", dims="coef") if flat else pm.Normal("beta", 0.0, self.prior.scale, dims="coef")
-                eta = np.asarray(self.X, np.float64) @ beta
+                eta = data[DENSE] @ beta
             elif self.shape_name is None:
-                theta = theta_of_pymc(self, self.prior_scale)
-                eta = predictor_of_pymc(self.design, self.design.predictors[0], theta)
+                theta = theta_of_pymc(self.variables, self.prior_scale)
+                eta = predictor_of_pymc(self.design, predictor, theta, data)
             else:
                 shape = pm.LogNormal(self.shape_name, math.log(self.shape_scale), LOG_SHAPE_SCALE)
                 # The predictor reads no entry of the shape: its graph is one of the coefficients alone.
-                theta = theta_of_pymc(self, self.prior_scale, {self.shape_name: np.zeros(1)})
-                eta = predictor_of_pymc(self.design, self.design.predictors[0], theta)
-                observe_weighted("y", self.weights, observe, eta, shape, observed=y)
+                theta = theta_of_pymc(self.variables, self.prior_scale, {self.shape_name: np.zeros(1)})
+                eta = predictor_of_pymc(self.design, predictor, theta, data)
+                observe_weighted("y", data.get(WEIGHTS), observe, eta, np.ones(()), shape, **rows)
                 return model
-            observe_weighted("y", self.weights, observe, eta, observed=y)
+            observe_weighted("y", data.get(WEIGHTS), observe, eta, *sizes, **rows)
         return model
+
+    def _rows_of_twin(self) -> Regression:
+        """Return this regression."""
+        return self
+
+    def _numbers_of_twin(self, rows: RowsOfDesign, y: np.ndarray, weights: np.ndarray | None) -> dict[str, np.ndarray]:
+        """Return columns, codes, responses, sizes and weights of rows."""
+        twin = self._single.family.twin
+        numbers = {**numbers_of_design(rows.design), RESPONSES: y.astype("float64" if twin is None else twin.dtype)}
+        if rows.size is not None:
+            numbers[self.size_name] = rows.size.astype(np.int32)
+        return numbers if weights is None else {**numbers, WEIGHTS: weights}
 
 
 class PlainRegression(FamilyRegression):

@@ -7,7 +7,7 @@ import numpy as np
 
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.contracts.speaker import speaker
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.ordered import first_cutpoints
 from approxmcmc.families.weighted import observe_weighted
 from approxmcmc.sources import as_source
@@ -20,8 +20,19 @@ from approxmcmc.targets.predictors.assemble import PredictorPart, codes_of
 from approxmcmc.targets.predictors.closed_form import OrderedLikelihood
 from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.predictive import RowsOfDesign, RowsOfOrderedClasses
-from approxmcmc.targets.tables import listed, predictor_of_pymc, theta_of_pymc
+from approxmcmc.targets.regression import Regression
+from approxmcmc.targets.tables import listed
 from approxmcmc.targets.tall_data import Prior
+from approxmcmc.targets.twins import (
+    RESPONSES,
+    WEIGHTS,
+    RowsInPyMC,
+    containers,
+    numbers_of_design,
+    predictor_of_pymc,
+    refuse_prior,
+    theta_of_pymc,
+)
 
 WHO = "OrderedRegression"
 CUTPOINTS = "cutpoints"
@@ -74,7 +85,7 @@ def ordered_categories(y: Any) -> Categories:
     return Categories(labels, y, numbers)
 
 
-class OrderedRegression(ColumnRegression, Describable):
+class OrderedRegression(ColumnRegression, RowsInPyMC, Describable):
     """Bayesian ordered logistic regression: P(y_i <= k) = 1 / (1 + exp(eta_i - c_k)), eta_i = x_i' beta + offset_i.
 
     The K categories have K - 1 cutpoints c_0 < ... < c_{K-2}. A coefficient above 0 moves rows to higher categories: a
@@ -263,29 +274,40 @@ class OrderedRegression(ColumnRegression, Describable):
         return {**super().setup_attrs, "categories": ", ".join(map(str, self.categories))}
 
     def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`, with the same names and labels."""
-        if self.prior.function is not None:
-            raise IncompatibleError(f"{WHO}: a prior given as a function has no PyMC twin; use prior_scale")
+        """Return the same posterior as a `pymc.Model`, with the same names and labels; its rows are `pm.Data`."""
+        refuse_prior(self.prior.function is not None, WHO)
         assert isinstance(self.prior, OrderedPrior)
         import pymc as pm
         from pymc.distributions.transforms import ordered
 
-        y = self._y.astype(np.int32)
-
-        def observe(name: str, eta: Any, cutpoints: Any) -> Any:
-            return pm.OrderedLogistic(name, eta=eta, cutpoints=cutpoints, compute_p=False, observed=y)
-
+        numbers = self._numbers_of_twin(self.rows_to_predict(None), self._y, self.weights)
         settings = {"dims": "cutpoint", "transform": ordered, "initval": self._first_cutpoints}
         with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
+            data = containers(numbers, self.variables)
+
+            def observe(name: str, y: Any, eta: Any, cutpoints: Any) -> Any:
+                return pm.OrderedLogistic(name, eta=eta, cutpoints=cutpoints, compute_p=False, observed=y)
+
             # Cutpoints come last in theta, but the graph of the predictor needs none of their entries.
-            theta = theta_of_pymc(self, self.prior.scale, {CUTPOINTS: np.zeros(len(self.categories) - 1)})
+            theta = theta_of_pymc(self.variables, self.prior.scale, {CUTPOINTS: np.zeros(len(self.categories) - 1)})
             if np.isinf(self.prior.cutpoint_scale):
                 cutpoints = pm.Flat(CUTPOINTS, **settings)
             else:
                 cutpoints = pm.Normal(CUTPOINTS, 0.0, self.prior.cutpoint_scale, **settings)
-            eta = predictor_of_pymc(self.design, self.design.predictors[0], theta)
-            observe_weighted("y", self.weights, observe, eta, cutpoints, observed=y)
+            eta = predictor_of_pymc(self.design, self.design.predictors[0], theta, data)
+            observe_weighted(
+                "y", data.get(WEIGHTS), observe, eta, cutpoints, observed=data[RESPONSES], y=numbers[RESPONSES]
+            )
         return model
+
+    def _rows_of_twin(self) -> Regression:
+        """Return this regression."""
+        return self
+
+    def _numbers_of_twin(self, rows: RowsOfDesign, y: np.ndarray, weights: np.ndarray | None) -> dict[str, np.ndarray]:
+        """Return columns, codes, categories and weights of rows."""
+        numbers = {**numbers_of_design(rows.design), RESPONSES: y.astype(np.int32)}
+        return numbers if weights is None else {**numbers, WEIGHTS: weights}
 
     def __repr__(self) -> str:
         """Show the sizes and the reference levels."""

@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from approxmcmc.contracts import CompiledBound, PredictiveTarget, Variables
+from approxmcmc.contracts import CompiledBound, Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.contracts.speaker import names_itself, speaker
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.weighted import observe_weighted
 from approxmcmc.sources import as_source
 from approxmcmc.targets.blocks import files_of
@@ -24,17 +24,26 @@ from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.classes import DenseClasses
 from approxmcmc.targets.predictors.closed_form import SoftmaxLikelihood
 from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.predictive import RowsOfClasses
+from approxmcmc.targets.predictors.predictive import RowsOfClasses, RowsOfDesign
 from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.tables import (
     listed,
     parts_of_designs,
-    predictor_of_pymc,
     read_columns,
     spread,
-    theta_of_pymc,
 )
 from approxmcmc.targets.tall_data import Prior
+from approxmcmc.targets.twins import (
+    DENSE,
+    RESPONSES,
+    WEIGHTS,
+    RowsInPyMC,
+    containers,
+    numbers_of_design,
+    predictor_of_pymc,
+    refuse_prior,
+    theta_of_pymc,
+)
 
 WHO = "SoftmaxRegression"
 
@@ -57,7 +66,7 @@ def prior_of(scale: float, prior: Callable[..., float] | None) -> Prior:
     return checked
 
 
-class SoftmaxRegression(Regression, PredictiveTarget, Describable):
+class SoftmaxRegression(Regression, RowsInPyMC, Describable):
     """Multinomial logistic regression: P(y_i = k) = exp(x_i' beta_k) / sum_l exp(x_i' beta_l), beta_kj ~ N(0, s^2).
 
     Parameters
@@ -280,27 +289,37 @@ class SoftmaxRegression(Regression, PredictiveTarget, Describable):
         return {**super().setup_attrs, **named}
 
     def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`, with the same names and labels."""
-        if self.prior.function is not None:
-            raise IncompatibleError(f"{WHO}: a prior given as a function has no PyMC twin; use prior_scale")
+        """Return the same posterior as a `pymc.Model`, with the same names and labels; its rows are `pm.Data`."""
+        refuse_prior(self.prior.function is not None, WHO)
         import pymc as pm
 
-        y = self._y.astype(np.int32)
-
-        def observe(name: str, eta: Any) -> Any:
-            return pm.Categorical(name, logit_p=eta, observed=y)
-
+        numbers = self._numbers_of_twin(self.rows_to_predict(None), self._y, self.weights)
         with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
+            data = containers(numbers, self.variables)
+
+            def observe(name: str, y: Any, eta: Any) -> Any:
+                return pm.Categorical(name, logit_p=eta, observed=y)
+
             if isinstance(self.form, DenseClasses):
                 beta = pm.Normal("beta", 0.0, self.prior.scale, dims=("category", "coef"))
-                eta = pm.math.dot(np.asarray(self.X, np.float64), beta.T)
+                eta = pm.math.dot(data[DENSE], beta.T)
             else:
-                theta = theta_of_pymc(self, self.prior.scale)
+                theta = theta_of_pymc(self.variables, self.prior.scale)
                 eta = pm.math.stack(
-                    [predictor_of_pymc(self.design, predictor, theta) for predictor in self.design.predictors], 1
+                    [predictor_of_pymc(self.design, predictor, theta, data) for predictor in self.design.predictors], 1
                 )
-            observe_weighted("y", self.weights, observe, eta, observed=y)
+            rows = {"observed": data[RESPONSES], "y": numbers[RESPONSES]}
+            observe_weighted("y", data.get(WEIGHTS), observe, eta, **rows)
         return model
+
+    def _rows_of_twin(self) -> Regression:
+        """Return this regression."""
+        return self
+
+    def _numbers_of_twin(self, rows: RowsOfDesign, y: np.ndarray, weights: np.ndarray | None) -> dict[str, np.ndarray]:
+        """Return columns, codes, classes and weights of rows."""
+        numbers = {**numbers_of_design(rows.design), RESPONSES: y.astype(np.int32)}
+        return numbers if weights is None else {**numbers, WEIGHTS: weights}
 
     def __repr__(self) -> str:
         """Show the size and the reference levels."""

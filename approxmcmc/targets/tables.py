@@ -22,8 +22,6 @@ from approxmcmc.sources.indicators import IndicatorColumns, Levels
 from approxmcmc.targets.checks import checked_array
 from approxmcmc.targets.given import design_matrix, design_source
 from approxmcmc.targets.predictors.assemble import PredictorPart, Treatment, labels_of, read_part
-from approxmcmc.targets.predictors.design import Design, Predictor
-from approxmcmc.targets.regression import Regression
 
 
 def categorical_columns(X: Any) -> tuple[str, ...]:
@@ -192,45 +190,6 @@ def spread(part: PredictorPart, first: int, step: int) -> PredictorPart:
     if part.codes is not None:
         return dataclasses.replace(part, codes=np.where(part.codes < 0, -1, first + step * part.codes))
     return dataclasses.replace(part, entries=first + step * np.arange(part.length))
-
-
-def theta_of_pymc(target: Regression, scale: float, variables: Mapping[str, Any] | None = None) -> Any:
-    """Add the variables of a target to the PyMC model of the current context; return theta, followed by a 0.
-
-    Variables have normal priors of this scale, but for those in `variables`, which maps names to graphs of their
-    entries in theta. The 0 is the entry of codes of a reference level.
-    """
-    import pymc as pm
-    import pytensor.tensor as pt
-
-    parts = []
-    for name in target.variables.shapes:
-        axes = target.variables.dims.get(name)
-        if variables is not None and name in variables:
-            value = variables[name]
-        elif np.isinf(scale):
-            value = pm.Flat(name, dims=axes)
-        else:
-            value = pm.Normal(name, 0.0, scale, dims=axes)
-        parts.append(value.ravel())
-    return pt.concatenate([*parts, np.zeros(1)])
-
-
-def predictor_of_pymc(design: Design, predictor: Predictor, theta: Any) -> Any:
-    """Return a predictor of all rows as a graph of `theta`, as `theta_of_pymc` returns it.
-
-    The entry `dim` of theta is 0 for codes, those of a reference level, and 1 for dense columns, which are offsets.
-    """
-    dense = np.asarray(design.X[:, slice(*predictor.columns)], dtype=np.float64)
-    places = np.array(predictor.places, dtype=int)
-    is_offset = places == design.dim
-    eta = dense[:, ~is_offset] @ theta[places[~is_offset]]
-    if is_offset.any():
-        eta = eta + dense[:, is_offset].sum(axis=1)
-    eta = sum((theta[codes] for codes in design.codes[:, slice(*predictor.codes)].T), eta)
-    return eta + sum(
-        v * (1.0 if j == design.dim else theta[j]) for j, v in zip(predictor.shared, predictor.values, strict=True)
-    )
 
 
 def listed(levels: Mapping[str, str]) -> str:

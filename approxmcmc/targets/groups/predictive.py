@@ -192,10 +192,10 @@ class RowsInGroups(RowsToPredict):
         def fill(block: slice, rng: np.random.Generator) -> None:
             effects[:, block] = np.moveaxis(self._draw(thetas, rng, self.groups.places[block]), (2, 1, 0), (0, 1, 2))
 
-        (first, *others), (first_rng, *other_rngs) = blocks, rng.spawn(len(blocks))
-        fill(first, first_rng)  # alone, so that kernels are compiled once
+        streams = rng.spawn(len(blocks))
+        fill(blocks[0], streams[0])  # alone, so that kernels are compiled once
         with ThreadPoolExecutor(cores or os.cpu_count()) as threads:
-            list(threads.map(fill, others, other_rngs))
+            list(threads.map(fill, blocks[1:], streams[1:]))
         drawn = copy.copy(self)
         drawn.effects = effects
         return drawn

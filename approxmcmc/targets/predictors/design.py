@@ -96,9 +96,11 @@ class Design:
         InvalidInputError
             If `more` has other predictors, or rows that the columns of this design cannot hold.
         """
-        X, codes = more._stored_as(self)
-        grown = followed_by(self.X, X) if self.X.shape[1] else np.empty((self.n_rows + more.n_rows, 0), self.X.dtype)
-        grown_codes = followed_by(self.codes, codes) if codes.shape[1] else np.empty((len(grown), 0), codes.dtype)
+        stored = more.stored_as(self)
+        n = self.n_rows + more.n_rows
+        grown = followed_by(self.X, stored.X) if self.X.shape[1] else np.empty((n, 0), self.X.dtype)
+        has_codes = self.codes.shape[1] > 0
+        grown_codes = followed_by(self.codes, stored.codes) if has_codes else np.empty((n, 0), self.codes.dtype)
         return Design(self.dim, grown, grown_codes, self.weight_columns, self.predictors)
 
     def without(self, lo: int, hi: int) -> "Design":
@@ -106,10 +108,15 @@ class Design:
         X, codes = (without_rows(array, lo, hi) for array in (self.X, self.codes))
         return Design(self.dim, X, codes, self.weight_columns, self.predictors)
 
-    def _stored_as(self, other: "Design") -> tuple[np.ndarray, np.ndarray]:
-        """Return dense columns and codes of these rows in the places where `other` has them.
+    def stored_as(self, other: "Design") -> "Design":
+        """Return the design of these rows with dense columns and codes in the places where `other` has them.
 
         Columns that are equal in all rows are stored once, so the rows of one day may have fewer columns.
+
+        Raises
+        ------
+        InvalidInputError
+            If `other` has other predictors.
         """
         if not (self.dim == other.dim and len(self.predictors) == len(other.predictors)):
             raise InvalidInputError("the new rows have other parameters than the old ones")
@@ -122,7 +129,7 @@ class Design:
                     "rows: make the target from all rows"
                 )
             X[:, theirs] = self.X[:, mine]
-        return X, self.codes
+        return Design(self.dim, X, self.codes, other.weight_columns, other.predictors)
 
     def _columns_of(self, other: "Design") -> Iterator[tuple[int, int]]:
         """Yield each dense column of this design, and the column of `other` for the same part of a predictor."""

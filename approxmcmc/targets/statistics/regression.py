@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from approxmcmc.contracts import PredictiveTarget, Variables
+from approxmcmc.contracts import Variables
 from approxmcmc.contracts.arguments import naming_the_arguments
 from approxmcmc.contracts.speaker import names_itself, speaker
-from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.errors import InvalidInputError
 from approxmcmc.sources import as_source
 from approxmcmc.targets.blocks import files_of
 from approxmcmc.targets.checks import checked_array
@@ -22,21 +22,29 @@ from approxmcmc.targets.positive import WithPositive
 from approxmcmc.targets.predictors.assemble import PredictorPart, assemble
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from approxmcmc.targets.predictors.design import Design
-from approxmcmc.targets.predictors.predictive import NormalRows
+from approxmcmc.targets.predictors.predictive import NormalRows, RowsOfDesign
 from approxmcmc.targets.regression import Regression
 from approxmcmc.targets.statistics.target import NormalStatistics
 from approxmcmc.targets.tables import (
     DesignColumns,
     listed,
-    predictor_of_pymc,
     read_columns,
     spread,
-    theta_of_pymc,
 )
 from approxmcmc.targets.tall_data import Prior, checked_prior_scale
+from approxmcmc.targets.twins import (
+    RESPONSES,
+    RowsInPyMC,
+    containers,
+    numbers_of_design,
+    predictor_of_pymc,
+    refuse_prior,
+    theta_of_pymc,
+)
 
 LOG_SIGMA_SCALE = 1.5  # standard deviation of the prior of log(sigma): two of them are a factor of 20
 WHO = "LinearRegression"
+SCALE = "scale"  # container of the scales that follow from weights
 
 
 class RowsOfRegression(Regression):
@@ -71,35 +79,43 @@ class RowsOfRegression(Regression):
         return {"y": Y[:, 0] if Y.shape[1] == 1 else Y}
 
     def to_pymc(self) -> Any:
-        """Return the same posterior as a `pymc.Model`, with the same names and labels.
+        """Return the same posterior as a `pymc.Model`, with the same names and labels; its rows are `pm.Data`.
 
         Raises `IncompatibleError` for a prior given as a function.
         """
-        if self.prior.function is not None:
-            raise IncompatibleError(f"{WHO}: a prior given as a function has no PyMC twin; use prior_scale")
+        refuse_prior(self.prior.function is not None, WHO)
         import pymc as pm
 
         [Y] = self.responses
         J = Y.shape[1]
-        scale: Any = np.exp(self.design.of_all_rows(np.zeros(self.design.dim))[J:].T)  # apart from sigma, (n, J)
-        scale = scale[0] if (scale == scale[0]).all() else scale
-        scale = scale[..., 0] if J == 1 else scale
+        numbers = numbers_of_outcomes(self.design, Y)
+        scale: Any = np.exp(self.design.eta(np.zeros(self.design.dim), slice(0, 1))[J:, 0])  # without sigma, weights
+        scale = scale[0] if J == 1 else scale
         with pm.Model(coords={axis: list(labels) for axis, labels in self.variables.coords.items()}) as model:
+            data = containers(numbers, self.variables)
+            scale = data.get(SCALE, scale)
             if "sigma" in self.variables.shapes:
                 dims = self.variables.dims.get("sigma")
                 sigma = pm.LogNormal("sigma", math.log(self.sigma_scale), LOG_SIGMA_SCALE, dims=dims)
-                scale = sigma if (scale == 1.0).all() else scale * sigma
+                scale = scale * sigma if SCALE in data else sigma
             # No mean reads the entries of sigma: the graph of the means is one of the coefficients alone.
-            theta = theta_of_pymc(self, self.prior_scale, {"sigma": np.ones(J)})
-            means = [predictor_of_pymc(self.design, predictor, theta) for predictor in self.design.predictors[:J]]
-            if J == 1:
-                pm.Normal("y", means[0], scale, observed=Y[:, 0])
-            else:
-                pm.Normal("y", pm.math.stack(means, axis=1), scale, observed=Y)
+            theta = theta_of_pymc(self.variables, self.prior_scale, {"sigma": np.ones(J)})
+            means = [predictor_of_pymc(self.design, predictor, theta, data) for predictor in self.design.predictors[:J]]
+            pm.Normal("y", means[0] if J == 1 else pm.math.stack(means, axis=1), scale, observed=data[RESPONSES])
         return model
 
 
-class LinearRegression(NormalStatistics, PredictiveTarget, Describable):
+def numbers_of_outcomes(design: Design, Y: np.ndarray) -> dict[str, np.ndarray]:
+    """Return columns, codes and outcomes (n, J) of rows, and their scales apart from sigma if rows have weights."""
+    J = Y.shape[1]
+    numbers = {**numbers_of_design(design), RESPONSES: Y[:, 0] if J == 1 else Y}
+    if design.dim not in design.predictors[J].places:
+        return numbers
+    scale = np.exp(design.of_all_rows(np.zeros(design.dim))[J:].T)
+    return {**numbers, SCALE: scale[:, 0] if J == 1 else scale}
+
+
+class LinearRegression(NormalStatistics, RowsInPyMC, Describable):
     r"""Bayesian linear regression: y_i ~ N(x_i' beta, sigma^2 / w_i), by its sufficient statistics.
 
     Parameters
@@ -205,6 +221,14 @@ class LinearRegression(NormalStatistics, PredictiveTarget, Describable):
         design = _design(parts, len(Y), Y.shape[1], variables, sigma, offset=offset, weights=weights)
         scales_of_priors = {"prior_scale": prior_scale, "sigma_scale": sigma_scale}
         super().__init__(RowsOfRegression(design, Y, variables, law, **scales_of_priors))
+
+    def _rows_of_twin(self) -> Regression:
+        """Return the regression of single rows."""
+        return self.plain
+
+    def _numbers_of_twin(self, rows: RowsOfDesign, y: np.ndarray, weights: np.ndarray | None) -> dict[str, np.ndarray]:
+        """Return columns, codes, outcomes and scales of rows; weights are in the design."""
+        return numbers_of_outcomes(rows.design, y)
 
     def _growing_rows(self) -> RowsOfRegression:
         """Return the model of single rows."""
