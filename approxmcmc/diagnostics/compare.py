@@ -18,7 +18,7 @@ from approxmcmc.diagnostics.rank_statistics import bulk_ess
 from approxmcmc.diagnostics.records import check_confidence, group, sums, tuning_totals
 from approxmcmc.diagnostics.risk import copies_of, errors_of, summarise, unknown_means
 from approxmcmc.diagnostics.running import AXES, NEVER, Completions, completion_clocks, is_approximation, knows
-from approxmcmc.diagnostics.standard import TO_TENTH_SD, Departures, departures
+from approxmcmc.diagnostics.standard import TO_TENTH_SD, Departures, departures, to_tenth_sd
 from approxmcmc.diagnostics.traces import Traces, aligned, as_list, replicates, weights_of
 from approxmcmc.errors import ApproxMCMCWarning, InvalidInputError, warn
 
@@ -71,11 +71,12 @@ def compare_samplers(
         Indexed by name, best first. ``rank``; ``risk`` with ``risk_lower``, ``risk_upper``; ``risk_ratio``;
         ``bias_sq``; ``variance``; with the default estimands ``mean_error``, the largest error of a mean in posterior
         standard deviations, ``sd_ratio``, the standard deviation over the reference's where it is farthest from 1, and
-        ``to_tenth_sd``, the budget at which the typical error of a mean is a tenth of a posterior standard deviation
-        (infinite if the bias is larger), with ``to_tenth_sd_lower`` and ``to_tenth_sd_upper``; ``ess_per_second``
-        (smallest bulk ESS of any coordinate, over all seconds of all chains); ``data_fraction`` and
-        ``wrong_decision_rate`` as in :func:`approxmcmc.cost_summary`; ``seconds`` of
-        all replicates; ``warning``, an empty text if all is well. The budget is in the table's ``attrs``. Where the
+        ``to_tenth_sd``, an estimate of the budget at which the typical error of a mean is a tenth of a posterior
+        standard deviation, from bias and variance at `budget` (infinite if the bias is larger), with
+        ``to_tenth_sd_lower`` and ``to_tenth_sd_upper``; ``ess_per_second`` (smallest bulk ESS of any coordinate, over
+        all seconds of all chains); ``data_fraction`` and ``wrong_decision_rate`` as in
+        :func:`approxmcmc.cost_summary`; ``seconds`` of all replicates; ``warning``, an empty text if all is well. The
+        budget is in the table's ``attrs``. Where the
         cost of a run is unknown, or a draw is not finite, its risk is NaN, it has no rank, and the warning says why.
 
     Raises
@@ -133,23 +134,19 @@ def compare_samplers(
         spent = _seconds(traces, include_tuning)
         smallest_ess = _effective_draws(as_given[name], functions)
         how_wrong = None
+        needed: dict[str, float] = {}
         if has_clock and estimands is None and not np.isnan(at_budget["risk"]):
             alike = aligned(traces, reference, functions)
             share = (1.0 - confidence) / len(listed)
-            how_wrong = departures(
-                *alike,
-                clocks=own,
-                budget=budget,
-                rate=share,
-                confidence=confidence,
-                n_bootstrap=n_bootstrap,
-                random_seed=random_seed,
-            )
-            if any(map(is_approximation, traces)):
-                how_wrong = how_wrong.of_a_fit()
+            how_wrong = departures(*alike, clocks=own, budget=budget, rate=share)
+            if not any(map(is_approximation, traces)):  # more time does not make a fitted distribution better
+                sampled: dict[str, Any] = {"n_bootstrap": n_bootstrap, "random_seed": random_seed}
+                seconds = to_tenth_sd(*alike, clocks=own, budget=budget, confidence=confidence, **sampled)
+                needed = dict(zip(TO_TENTH_SD, seconds, strict=True))
         rows[name] = {
             **{key: at_budget[key] for key in ("risk", "risk_lower", "risk_upper", "bias_sq", "variance")},
-            **{key: getattr(how_wrong, key, np.nan) for key in ("mean_error", "sd_ratio", *TO_TENTH_SD)},
+            **{key: getattr(how_wrong, key, np.nan) for key in ("mean_error", "sd_ratio")},
+            **{key: needed.get(key, np.nan) for key in TO_TENTH_SD},
             "ess_per_second": smallest_ess / spent if spent > 0 and not any(map(is_approximation, traces)) else np.nan,
             **_data_and_decisions(traces),
             "seconds": spent,

@@ -132,11 +132,8 @@ class Departures(NamedTuple):
         Largest error of a mean, in posterior standard deviations, with its sign.
     sd_ratio
         Standard deviation over that of the gold standard, of the coordinate where it is farthest from 1.
-    to_tenth_sd, to_tenth_sd_lower, to_tenth_sd_upper
-        Budget at which the typical error of a mean is a tenth of a posterior standard deviation, with its interval: see
-        :func:`budget_for`.
     sentences
-        The differences that chance does not explain, the largest of each quantity.
+        The differences that chance does not explain: the largest of each quantity, and how many more there are.
     mean_at, sd_at
         The coordinates of `mean_error` and `sd_ratio`.
     mean_error_limit, sd_ratio_lower, sd_ratio_upper
@@ -145,9 +142,6 @@ class Departures(NamedTuple):
 
     mean_error: float
     sd_ratio: float
-    to_tenth_sd: float
-    to_tenth_sd_lower: float
-    to_tenth_sd_upper: float
     sentences: list[str]
     mean_at: str
     sd_at: str
@@ -155,12 +149,8 @@ class Departures(NamedTuple):
     sd_ratio_lower: float
     sd_ratio_upper: float
 
-    def of_a_fit(self) -> "Departures":
-        """Return the same for a fitted distribution, which more time does not make better."""
-        return self._replace(to_tenth_sd=np.nan, to_tenth_sd_lower=np.nan, to_tenth_sd_upper=np.nan)
 
-
-UNKNOWN = Departures(np.nan, np.nan, np.nan, np.nan, np.nan, [], "", "", np.nan, np.nan, np.nan)
+UNKNOWN = Departures(np.nan, np.nan, [], "", "", np.nan, np.nan, np.nan)
 
 
 def departures(
@@ -170,10 +160,6 @@ def departures(
     clocks: Sequence[Completions],
     budget: float,
     rate: float,
-    confidence: float,
-    n_bootstrap: int = 2000,
-    random_seed: int = 0,
-    end: float | None = None,
 ) -> Departures:
     """Compare means, spreads and tails of all coordinates with the gold standard, from the draws within a budget.
 
@@ -187,10 +173,6 @@ def departures(
         Point of the axis of the clocks.
     rate
         Probability that one of the sentences is due to chance.
-    confidence, n_bootstrap, random_seed
-        Level and bootstrap of the interval of `to_tenth_sd`.
-    end
-        Point that all these chains reached, from whose errors `to_tenth_sd` is computed; None for the budget.
     """
     labels = _labels(described(reference))
     rate = rate / (3 * len(labels))
@@ -200,11 +182,6 @@ def departures(
     for name, function in standard_of(reference).items():
         errors, gold, _ = errors_of(traces, name, function, reference=reference, clocks=clocks, points=points)
         differences[name] = _differences(errors, gold, rate, draws)
-        if name == MEANS:
-            end = budget if end is None else end
-            at_end, _, _ = errors_of(traces, name, function, reference=reference, clocks=clocks, points=np.array([end]))
-            resampling = resample(n_bootstrap, len(errors), len(gold.directions), random_seed)
-            needed = budget_for(TENTH, at_end[:, 0], gold, end, resampling, confidence, start=start_of_draws(clocks))
     means = differences[MEANS]
     if not np.isfinite(means.center).all():
         return UNKNOWN
@@ -215,19 +192,18 @@ def departures(
     farthest = int(np.argmax(np.abs(excess.center)))
     largest = int(np.argmax(np.abs(means.center)))
     sentences = [
-        *_sentence(means, lambda k: f"the mean of {labels[k]} is off by {means.center[k]:+.2g} posterior sd"),
-        *_sentence(excess, lambda k: f"the sd of {labels[k]} is {ratios[k]:.2g} times that of the reference"),
+        *_sentence(means, "mean", lambda k: f"the mean of {labels[k]} is off by {means.center[k]:+.2g} posterior sd"),
+        *_sentence(excess, "sd", lambda k: f"the sd of {labels[k]} is {ratios[k]:.2g} times that of the reference"),
     ]
     if TAILS in differences:  # a gold standard known by its moments has none
         tails = differences[TAILS]
         sentences += _sentence(
-            tails, lambda k: f"the share of {labels[k]} beyond 2 sd is off by {tails.center[k]:+.2g}"
+            tails, "share", lambda k: f"the share of {labels[k]} beyond 2 sd is off by {tails.center[k]:+.2g}"
         )
     ends = _root(1.0 + excess.center[farthest] + np.array([-1.0, 1.0]) * excess.limit[farthest])
     return Departures(
         float(means.center[largest]),
         float(ratios[farthest]),
-        *needed,
         sentences,
         labels[largest],
         labels[farthest],
@@ -249,6 +225,30 @@ def start_of_draws(clocks: Sequence[Completions]) -> float:
         of_one_draw = (clock.ends[-1] - clock.ends[0]) / max(len(clock.ends) - 1, 1)
         starts.append(float(clock.ends[0] - of_one_draw))
     return max(*starts, 0.0)
+
+
+def to_tenth_sd(
+    traces: Sequence[xr.DataTree],
+    reference: xr.DataTree,
+    *,
+    clocks: Sequence[Completions],
+    budget: float,
+    confidence: float,
+    n_bootstrap: int = 2000,
+    random_seed: int = 0,
+) -> tuple[float, float, float]:
+    """Return the budget at which the typical error of a mean is a tenth of a posterior standard deviation.
+
+    It is computed from the errors at a budget, with the ends of its interval: see :func:`budget_for`. The traces, the
+    reference and the clocks are those of :func:`departures`. All are NaN if a chain has no draw within the budget.
+    """
+    errors, gold, _ = errors_of(
+        traces, MEANS, standard_of(reference)[MEANS], reference=reference, clocks=clocks, points=np.array([budget])
+    )
+    if not np.isfinite(errors).all():
+        return np.nan, np.nan, np.nan
+    resampling = resample(n_bootstrap, len(errors), len(gold.directions), random_seed)
+    return budget_for(TENTH, errors[:, 0], gold, budget, resampling, confidence, start=start_of_draws(clocks))
 
 
 def budget_for(
@@ -294,13 +294,17 @@ def budget_for(
     length = budget - start
     # "nearest", because infinite budgets cannot be interpolated
     ends = np.quantile(
-        _crossing(drawn_bias_sq, drawn_variance, tolerance, length), [tail, 1.0 - tail], method="nearest"
+        extrapolated(drawn_bias_sq, drawn_variance, tolerance, length), [tail, 1.0 - tail], method="nearest"
     )
-    needed = _crossing(average["bias_sq"], average["variance"], tolerance, length)
+    needed = extrapolated(average["bias_sq"], average["variance"], tolerance, length)
     return start + float(needed[0]), start + float(ends[0]), start + float(ends[1])
 
 
-def _crossing(bias_sq: np.ndarray, variance: np.ndarray, tolerance: float, length: float) -> np.ndarray:
+def extrapolated(bias_sq: np.ndarray, variance: np.ndarray, tolerance: float, length: float) -> np.ndarray:
+    """Return the time of drawing at which the error is a tolerance, from bias and variance after the time `length`.
+
+    Infinite if the bias alone is larger; a negative estimate of the squared bias counts as 0.
+    """
     left = tolerance**2 - np.maximum(bias_sq, 0.0)
     return np.where(left > 0.0, length * variance / np.where(left > 0.0, left, 1.0), np.inf)
 
@@ -324,13 +328,15 @@ def _differences(errors: np.ndarray, gold: Reference, rate: float, draws: int) -
     return _Differences(center, limit)
 
 
-def _sentence(differences: _Differences, words: Callable[[int], str]) -> list[str]:
+def _sentence(differences: _Differences, quantity: str, words: Callable[[int], str]) -> list[str]:
+    """Return the largest difference that chance does not explain, in words, and the number of the others."""
     beyond = np.abs(differences.center) > differences.limit
     if not beyond.any():
         return []
     worst = int(np.argmax(np.where(beyond, np.abs(differences.center), -np.inf)))
-    more = f", and {beyond.sum() - 1} more" if beyond.sum() > 1 else ""
-    return [words(worst) + more]
+    others = int(beyond.sum()) - 1
+    rest = {0: "", 1: f", and 1 more {quantity} differs"}
+    return [words(worst) + rest.get(others, f", and {others} more {quantity}s differ")]
 
 
 def _labels(posterior: xr.Dataset) -> list[str]:

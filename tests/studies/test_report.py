@@ -31,7 +31,7 @@ from approxmcmc.study import Budget, Gold, Study
 from approxmcmc.study.cell import with_processor_time
 from approxmcmc.study.load import load_study
 from approxmcmc.study.report import tables
-from approxmcmc.study.report.answer import answers, sentences
+from approxmcmc.study.report.answer import answers, reaching_table, use_table
 from approxmcmc.study.report.cells import table_view
 from approxmcmc.study.report.clocks import PROCESSOR, WALL
 from approxmcmc.study.report.content import compose, write_report
@@ -50,9 +50,9 @@ from approxmcmc.study.report.intervals import (
 from approxmcmc.study.report.page_warnings import _unequal_shares, banners, limits, looser_gold
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.predictions import log_term_differences, predict_setting
-from approxmcmc.study.report.scores import Scores, widened
+from approxmcmc.study.report.scores import Scores, ranking, verdicts_of, widened
 from approxmcmc.study.report.svg import inline_svg, subplots, svg_document
-from approxmcmc.study.report.wording import estimate, naming, number
+from approxmcmc.study.report.wording import brief, estimate, naming, number
 from approxmcmc.targets import LogisticRegression
 from studies.tools.cost_of_epsilon import cost_against_epsilon
 from studies.tools.log_risk import log_risk_against_time
@@ -271,7 +271,8 @@ def test_every_estimate_of_the_page_has_its_interval(page):
         counted = {"time", "replicate", "planned", "done", "failed", "invalid", "stale", "missing", "noisy", "cells",
                    "audited", "chains", "draws", "floor", "found", "seed", "block"}  # fmt: skip
         for name in columns:
-            numeric = pd.api.types.is_numeric_dtype(pd.read_csv(csv)[name])
+            column = pd.read_csv(csv)[name]
+            numeric = pd.api.types.is_numeric_dtype(column) and column.notna().any()
             if numeric and name not in counted and not name.endswith(("_lower", "_upper")):
                 assert {f"{name}_lower", f"{name}_upper"} <= set(columns), f"{csv.stem}: {name}"
 
@@ -300,10 +301,12 @@ def test_what_the_page_prints_is_escaped(page):
 def test_banners_name_loose_gold_failed_gates_noise_and_losses(page):
     _, text = page
     banners = re.findall(r'<p class="banner">(.*?)</p>', text, flags=re.DOTALL)
-    assert len(banners) == 6 and "Times are those of the wall clock, because" in text
-    words = ("synthetic", "min_bulk_ess 1000 instead of 10000", "failed bulk_ess", "noisy")
-    for word in (*words, "have no result"):
+    assert len(banners) == 4 and "Times are those of the wall clock, because" in text
+    for word in ("synthetic", "min_bulk_ess 1000 instead of 10000", "noisy"):
         assert any(word in banner for banner in banners), word
+    answer = text[text.index('id="answer"') : text.index('id="notes"')]
+    for word in ("failed bulk_ess", "have no result"):  # what can change the answer stands beside it
+        assert re.search(f"<p>Caution: [^<]*{word}", answer), word
 
 
 def test_page_says_that_convergence_diagnostics_cannot_see_bias(page):
@@ -321,6 +324,11 @@ def test_answer_names_the_best_setting_and_says_where_it_cannot_tell(page):
     assert re.search(r"\[\S+, \S+\]", answer)
 
 
+def answer_of(*scores):
+    """Return the answer of a page with these targets."""
+    return answers(verdicts_of(scores))
+
+
 def row_of(setting, risk, spread=0.1, ratio=(math.nan,) * 3, *, replicates=8, floor=1e-3, bias=0.0):
     """Return a row of risks at one time."""
     row = {"setting": setting, "estimand": "mean", "time": 3.0, "floor": floor}
@@ -334,25 +342,37 @@ def scores_of(*rows, exact="exact"):
 
 
 @pytest.mark.parametrize(
-    ("risk", "ratio", "told"),
+    ("risk", "ratio", "words"),
     [
         (
             0.2,
             (0.25, 0.16, 0.49),
-            "The error of fast is 0.50 [0.40, 0.70] times that of exact, a gain that chance",
+            "The error of fast is 0.50 [0.40, 0.70] times that of exact, the baseline, a gain that chance",
         ),
-        (0.8, (0.8, 0.5, 1.3), "times that of exact; the interval contains 1, so the difference is not established."),
-        (1.5, (1.5, 1.2, 2.0), "It is the exact sampler: no approximation had less error."),
-        (0.2, (math.nan, math.nan, math.nan), "The ratio of the errors of fast and exact is not defined."),
+        (
+            0.8,
+            (0.8, 0.5, 1.3),
+            "the baseline; the interval contains 1, so the difference is not established.",
+        ),
+        (1.5, (1.5, 1.2, 2.0), "Worse beyond chance: fast 1.2"),
+        (
+            0.2,
+            (math.nan, math.nan, math.nan),
+            "of the errors of fast and exact, the baseline, is not defined.",
+        ),
     ],
 )
-def test_the_best_setting_is_compared_with_the_exact_one(risk, ratio, told):
+def test_the_best_setting_is_compared_with_the_baseline(risk, ratio, words):
+    """The page names the baseline: it need not be the only exact setting, and a study may name a biased one."""
     scores = scores_of(row_of("exact", 1.0, ratio=(1.0, 1.0, 1.0)), row_of("fast", risk, ratio=ratio))
-    answer = sentences(scores, 1)
+    answer = answer_of(scores)
     best, other = ("fast", "exact") if risk < 1.0 else ("exact", "fast")
     error = number(math.sqrt(min(risk, 1.0)))
-    assert answer[0].startswith(f"On toy, with 3 s of one chain, use {best}: its typical error in mean is {error[:3]}")
-    assert told in " ".join(answer)
+    opening = "On toy, with 3 s of one chain (tuning included, compilation not), "
+    assert answer[0].startswith(f"{opening}use {best}: its typical error in mean is {error[:3]}")
+    verdict = "worse beyond chance" if risk in (0.2, 1.5) else r"but it may be as good \(undecided\)"
+    assert re.search(rf"Next is {other}: \S+ \[.*\], [\d.]+ times as much, {verdict}\.$", answer[0])
+    assert words in " ".join(answer)
     assert any(text.startswith(f"Worse beyond chance: {other} ") for text in answer) == (risk in (0.2, 1.5))
     assert (f"Undecided: whether {other} (" in " ".join(answer)) == (risk == 0.8)
 
@@ -360,44 +380,91 @@ def test_the_best_setting_is_compared_with_the_exact_one(risk, ratio, told):
 def test_many_verdicts_share_their_rate():
     """A ratio of 0.7 [0.5, 0.97] is a gain when it is asked once; of 20 verdicts its interval reaches 1.13."""
     rows = row_of("exact", 1.0, 0.4, ratio=(1.0,) * 3), row_of("fast", 0.7, 0.4, ratio=(0.7, 0.5, 0.97))
-    assert "a gain that chance does not explain." in sentences(scores_of(*rows), 1)[2]
-    assert "widened for all verdicts of this page, the interval contains 1" in sentences(scores_of(*rows), 20)[2]
+    once = scores_of(*rows)
+    assert "a gain that chance does not explain." in " ".join(answer_of(once))
+    twenty = verdicts_of([dataclasses.replace(once, target=f"t{k}") for k in range(20)])
+    assert twenty.count == 20
+    assert "widened for all verdicts of this page, the interval contains 1" in " ".join(answers(twenty))
+
+
+def test_box_and_table_tell_one_family_of_verdicts():
+    """Six settings at two times; a late one and a stuck one are compared with none, so 3 + 1 comparisons remain.
+
+    Planted: `close` is worse by two verdicts, and undecided by four.
+    """
+    late = row_of("late", math.nan)
+    stuck = row_of("stuck", 50.0) | {"stuck": 8}
+    risks = {"best": 1.0, "far": 50.0, "close": 4.0, "middle": 20.0}
+    rows = [row | {"stuck": 0} for row in (row_of(name, risk, 0.5 * risk) for name, risk in risks.items())] + [
+        late,
+        stuck,
+    ]
+    short = [row | {"time": 0.3} for row in (rows[0], rows[1], late, stuck)]
+    scores = scores_of(*short, *rows, exact=None)
+    verdicts = verdicts_of([scores])
+    assert verdicts.count == 4
+    assert ranking(scores.at("mean", 3.0), None, 2).worse == ("close", "middle", "far")
+    order = verdicts.orders["toy", 3.0]
+    assert (order.known, order.worse, order.undecided) == (
+        ("best", "close", "middle", "far"),
+        ("middle", "far"),
+        ("close",),
+    )
+    assert (order.late, order.stuck) == (("late",), ("stuck",))
+    table = use_table(verdicts).data.set_index("time")
+    assert list(table.loc[3.0, ["use", "next", "undecided", "worse", "late", "failed"]]) == [
+        *("best", "close", "close", "middle and far", "late", "stuck"),
+    ]
+    assert table.loc[0.3, "next"] == "far" and table.loc[0.3, "worse"] == "far"
+    answer = answer_of(scores)
+    assert answer[1].startswith("With 0.3 s, use best: its typical error 1") and "Next is far" in answer[1]
+    assert "Failed, so not ranked: stuck, whose chains never moved." in answer
+    assert any(text.startswith("Worse beyond chance: middle 4.5") and "close" not in text for text in answer)
+    assert any(text.startswith("Undecided: whether close (") for text in answer)
+    assert "4 times a setting is compared with the best one" in answer[-1]
+    assert "4 times a setting" in use_table(verdicts).caption
+
+
+def test_a_bias_that_is_not_shown_is_said_to_be_possible():
+    rows = row_of("best", 1.0, bias=0.05), row_of("other", 9.0)
+    answer = " ".join(answer_of(scores_of(*rows)))
+    assert "No bias of best is shown, but it may be as large as 0.387" in answer and "scatter" in answer
 
 
 def test_what_is_undecided_comes_with_what_would_decide_it():
     """The squared error .02 of the gold standard is a tenth of .15, the larger risk, after 1.33 times as many draws."""
     coarse = [row_of(name, risk, 0.01, floor=0.02) for name, risk in (("best", 0.1), ("next", 0.15))]
-    [undecided] = [text for text in answers([scores_of(*coarse)]) if text.startswith("Undecided")]
+    [undecided] = [text for text in answer_of(scores_of(*coarse)) if text.startswith("Undecided")]
     assert undecided.startswith("Undecided: whether next (0.387 [")
     assert "is as good. A gold standard with 1.4 times as many draws would be precise enough." in undecided
     counted = dataclasses.replace(scores_of(*coarse), gold_draws=1000)
-    assert "1.4 times as many draws, 1,300 in all," in " ".join(answers([counted]))
+    assert "1.4 times as many draws, 1,300 in all," in " ".join(answer_of(counted))
     # Intervals of a factor e^.5 around risks that differ by a factor e^.25 need 16 times as many replicates.
     rows = [row_of(name, risk, floor=0.0) for name, risk in (("best", 1.0), ("next", math.exp(0.25)))]
     for row in rows:
         row |= {"risk_lower": row["risk"] * math.exp(-0.5), "risk_upper": row["risk"] * math.exp(0.5)}
-    assert "About 130 replicates in place of 8 would decide" in " ".join(answers([scores_of(*rows)]))
+    assert "About 130 replicates in place of 8 would decide" in " ".join(answer_of(scores_of(*rows)))
     rows[1] |= {f"risk{end}": rows[0][f"risk{end}"] * 1.001 for end in ("", "_lower", "_upper")}
-    assert "would not order them: take either" in " ".join(answers([scores_of(*rows)]))
+    assert "would not order them: take either" in " ".join(answer_of(scores_of(*rows)))
 
 
 def test_few_chains_decide_nothing():
     few = scores_of(row_of("exact", 1.0, replicates=3), row_of("fast", 0.1, replicates=2))
-    assert answers([few])[0].endswith("2 chains per setting are too few for a verdict: 5 are needed.")
+    assert answer_of(few)[1] == "With 2 chains per setting nothing is ranked: 5 are needed."
     assert "With 3 chains or fewer there are no intervals and no verdicts: 5 are needed." in limits([few])
     assert limits([scores_of(row_of("exact", 1.0))]) == []
 
 
 def test_a_setting_far_above_the_error_of_a_coarse_gold_standard_is_worse():
     rows = {"good": 1.5e-4, "exact": 1e-3, "awful": 2.0}
-    answer = answers([scores_of(*(row_of(name, risk, floor=6.9e-5) for name, risk in rows.items()))])
+    answer = answer_of(scores_of(*(row_of(name, risk, floor=6.9e-5) for name, risk in rows.items())))
     [worse] = [text for text in answer if text.startswith("Worse beyond chance")]
     assert worse.startswith("Worse beyond chance: awful 1.4") and "exact" not in worse
     assert any("Undecided: whether exact (0.03" in text for text in answer)
 
 
-@pytest.mark.parametrize(("scale", "told"), [(1.0, ""), (1.8, "1.8 times that of the reference")])
-def test_a_sampler_with_right_means_that_is_too_wide_is_not_the_best(scale, told):
+@pytest.mark.parametrize(("scale", "words"), [(1.0, ""), (1.8, "1.8 times that of the reference")])
+def test_a_sampler_with_right_means_that_is_too_wide_is_not_the_best(scale, words):
     """By default a page judges means, spreads and tails of all coordinates, whose errors are in posterior sds."""
     results = make_results(failed=False)
     results.study = dataclasses.replace(results.study, estimands=None, average_over=())
@@ -406,12 +473,15 @@ def test_a_sampler_with_right_means_that_is_too_wide_is_not_the_best(scale, told
         results.made[key] = [with_draws(run, spread, rng) for run in results.made[key]]
     [contest] = gather(results)
     wide = "austerity[epsilon=0.05]"
-    answer = " ".join(answers([contest]))
+    answer = " ".join(answer_of(contest))
     assert contest.estimands[0] == "means, spreads and tails, in posterior sd"
-    assert (f"Wrong beyond chance on toy: {wide}: the sd of beta[" in answer) == bool(told)
-    assert told in contest.departures.set_index("setting").differs[wide]
-    assert (f"; {wide} 1." in answer or f"chance: {wide} 1." in answer) == bool(told)
-    assert contest.departures.to_tenth_sd.between(0.1, 2.0).all()  # 100 independent draws of .001 to .004 s
+    assert (f"differ from the gold standard beyond chance: {wide}: the sd of beta[" in answer) == bool(words)
+    assert words in contest.departures.set_index("setting").differs[wide]
+    assert (f"; {wide} 1." in answer or f"chance: {wide} 1." in answer) == bool(words)
+    assert (f"more time shrinks only what comes from the start: {wide}." in answer) == bool(words)
+    reached = reaching_table(verdicts_of([contest])).data.query("estimand == 'posterior means'")
+    assert reached.seconds.between(0.05, 2.0).all()  # 100 independent draws of .001 to .004 s
+    assert set(reached.how) <= {"measured", "extrapolated"}
 
 
 def test_a_page_can_be_judged_by_a_table_of_moments(tmp_path):
@@ -428,7 +498,7 @@ def test_a_page_can_be_judged_by_a_table_of_moments(tmp_path):
     assert contest.estimands[1:] == ["posterior means", "posterior variances"]
     gap = contest.at_last_budget("posterior means").risk / judged.at_last_budget("posterior means").risk
     np.testing.assert_allclose(gap, 1.0, atol=0.15)
-    assert "over the means and spreads of all coordinates is" in " ".join(answers([contest]))
+    assert "over the means and spreads of all coordinates is" in " ".join(answer_of(contest))
 
 
 def with_draws(run, spread, rng):
@@ -439,18 +509,70 @@ def with_draws(run, spread, rng):
     return xr.DataTree.from_dict({"posterior": changed, "sample_stats": run["sample_stats"].to_dataset()})
 
 
-@pytest.mark.parametrize(
-    ("best", "told"),
-    [("exact", "it comes from the starting points"), ("fast", "only the part due to the starting points")],
-)
-def test_a_bias_of_the_exact_sampler_is_that_of_its_start(best, told):
+@pytest.mark.parametrize("best", ["exact", "fast"])
+def test_only_the_part_of_a_bias_due_to_the_start_vanishes(best):
+    """Of the baseline, too: a study may name a biased one."""
     rows = [row_of(name, 1.0 if name == best else 2.0, bias=0.5, ratio=(1.0, 0.9, 1.1)) for name in ("exact", "fast")]
-    assert told in " ".join(sentences(scores_of(*rows), 1))
+    assert "only its part due to the starting points vanishes with more time" in " ".join(answer_of(scores_of(*rows)))
 
 
-def test_settings_that_are_too_slow_for_the_budget_are_named():
-    scores = scores_of(row_of("fast", 1.0), row_of("exact", math.nan))
-    assert "Some chain of exact had no draw by then, so its error is unknown." in sentences(scores, 1)
+@pytest.mark.parametrize(
+    ("drawn", "words"),
+    [
+        (None, "Not every chain has a draw by then."),
+        (0, "None of the chains has a draw by then."),
+        (6, "No draw by then: 2 of 8 chains of exact."),
+        (8, "The error of exact is not finite."),
+    ],
+)
+def test_settings_that_are_too_slow_for_the_budget_are_named(drawn, words):
+    rows = [row_of("fast", 1.0), row_of("exact", math.nan)]
+    if drawn is not None:
+        rows = [row | {"drawn": count, "stuck": 0} for row, count in zip(rows, (8, drawn), strict=True)]
+    answer = answer_of(scores_of(*rows))
+    assert "only fast has draws in every chain" in answer[0]
+    assert f"Late, so not ranked at 3 s: exact. {words}" in answer
+
+
+def test_seconds_to_an_error_are_read_off_the_curves():
+    """Risks of 1 / t, 1 / (100 t), .04 + 1 / t, and one of .01 that is level; 4 s of a setting end above .01."""
+    times = np.geomspace(1.0, 256.0, 9)
+
+    def curve(setting, risks, bias=0.0):
+        rows = [
+            row_of(setting, risk, 0.2 * risk, bias=bias) | {"time": time}
+            for time, risk in zip(times, risks, strict=False)
+        ]
+        return [row | Interval(bias, 0.8 * bias, 1.2 * bias).columns("bias_sq") for row in rows]
+
+    curves = {
+        "slow": curve("slow", 1.0 / times),
+        "fast": curve("fast", 0.01 / times),
+        "biased": curve("biased", 0.04 + 1.0 / times, 0.04),
+        "fitted": curve("fitted", np.full(9, 0.0101)),
+        "short": curve("short", 1.0 / times)[:3],
+        "stuck": curve("stuck", np.ones(9)),
+    }
+    over_time = pd.DataFrame([row for rows in curves.values() for row in rows]).assign(estimand="posterior means")
+    last = over_time[over_time.time == 4.0].assign(stuck=lambda table: 8 * (table.setting == "stuck"))
+    scores = Scores("toy", None, last, over_time=over_time)
+    table = reaching_table(verdicts_of([scores])).data.set_index("setting")
+    assert table.how.to_dict() == {
+        "slow": "measured",
+        "fast": "measured",
+        "biased": "not reached: its bias is larger",
+        "fitted": "not reached: more time does not change it",
+        "short": "extrapolated",
+        "stuck": "it never moved",
+    }
+    slow = table.loc["slow", ["seconds", "seconds_lower", "seconds_upper"]].astype(float)
+    np.testing.assert_allclose(slow, [100.0, 80.0, 120.0])
+    assert table.seconds["fast"] == 1.0  # its first draw
+    assert table.seconds["short"] == pytest.approx(1.0 + 3.0 * 25.0)  # a variance of 1/4 after 3 s of drawing
+    [sentence] = [text for text in answer_of(scores) if text.startswith("Seconds until")]
+    assert "read off the curves, fast 1.00 [1.00, 1.20]; slow 100 [80, 120]." in sentence
+    assert "Extrapolated beyond the end of the chains, short 76" in sentence
+    assert "more time shrinks only what comes from the start: biased." in sentence and "stuck" not in sentence
 
 
 def test_with_a_budget_in_draws_each_setting_has_a_curve(tmp_path):
@@ -468,17 +590,18 @@ def test_with_a_budget_in_draws_each_setting_has_a_curve(tmp_path):
     assert set(known.setting) == set(traces)
     ends = known.groupby("setting").time.max()
     assert ends[slow] > 100.0 * ends.drop(slow).max()
-    answer = " ".join(answers([contest]))
-    assert f"Some chain of {slow} had no draw by then" in answer
-    assert re.search(rf"At the end of their own chains: {re.escape(slow)} .* after {number(ends[slow])} s", answer)
+    answer = " ".join(answer_of(contest))
+    assert f"s: {slow}. None of the chains has a draw by then." in answer
+    assert re.search(rf"At the end of their own chains: {re.escape(slow)} .* after {brief(ends[slow])} s", answer)
     first = ends.idxmin()
-    assert f"The comparison ends at {number(contest.times[-1])} s, because the chains of {first} end there" in answer
+    assert f"The comparison ends at {brief(contest.times[-1])} s, because the chains of {first} end there" in answer
 
 
 def test_what_is_said_of_several_targets_is_said_once_and_last():
     alike = [scores_of(row_of("exact", 1.0)), scores_of(row_of("exact", 1.0), row_of("fast", 0.1))]
-    told = answers(alike)
-    assert len(told) == len(set(told))
+    alike[1] = dataclasses.replace(alike[1], target="other")
+    answer = answer_of(*alike)
+    assert len(answer) == len(set(answer))
 
 
 def test_settings_that_met_another_machine_are_named():
@@ -503,7 +626,7 @@ def test_a_page_of_a_shared_machine_is_drawn_against_the_clock_of_the_processor(
     assert (slow.clock, wall.clock) == (PROCESSOR, WALL)
     np.testing.assert_allclose(slow.budgets, 0.5 * wall.budgets)
     np.testing.assert_allclose(slow.at_budgets.risk, wall.at_budgets.risk)
-    assert "Times are processor times, because the median cell had 50% of a core" in " ".join(banners(results, [slow]))
+    assert "Times are processor times, because the median cell had 50% of a core" in " ".join(banners(results))
     assert risk_against_time(slow).figure.axes[0].get_xlabel() == "processor time per chain (s)"
 
 

@@ -1,50 +1,59 @@
-"""Write the answer from the tables: which setting to use at the budget, how wrong it is, and what is undecided.
+"""Write the answer from the verdicts: which setting to use at each budget, how wrong it is, and what is undecided.
 
-For each target, in this order: the setting with least risk and its typical error, which others are worse, which may be
-as good and what would decide that, what ends the comparison, the exact sampler, means, spreads and tails that differ
-from the gold standard, and the seconds to a tenth of a posterior standard deviation. A typical error is the root of a
-risk. There are no verdicts below five replicates. All verdicts of a page together err with probability at most 5 %, see
-:mod:`approxmcmc.study.report.scores`.
+For each target, in this order: the setting with least risk, its typical error and the next setting, at the last budget
+and at shorter ones; what failed or is late; which others are worse, which may be as good and what would decide that;
+the baseline; bias; means, spreads and tails that differ from the gold standard; the seconds to a tenth of a posterior
+standard deviation; what ends the comparison. A typical error is the root of a risk. There are no verdicts below five
+replicates. All sentences and tables read one family of verdicts, :class:`~approxmcmc.study.report.scores.Verdicts`.
 """
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
+from approxmcmc.diagnostics.standard import TENTH
 from approxmcmc.study.report.families import FEW, in_words
 from approxmcmc.study.report.intervals import LEAST_REPLICATES, NOTHING
 from approxmcmc.study.report.pieces import Table
+from approxmcmc.study.report.reaching import EXTRAPOLATED, LEVEL, MEASURED, NO_CURVE, TOO_BIASED, reaching
 from approxmcmc.study.report.scores import (
     MANY_REPLICATES,
+    ROUNDING,
     Ranking,
     Scores,
+    Verdicts,
     gold_times,
-    ranking,
     replicates_needed,
     typical,
     unit_of,
     widened,
     words_of,
 )
-from approxmcmc.study.report.wording import counted, estimate_text, number
+from approxmcmc.study.report.wording import brief, counted, estimate_text, number
 
+USE = "What to use at each budget"  # title of a table
 TWICE = 2.0
 MOST_NAMED = 4  # settings whose numbers a sentence gives; the tables have the others
 
 
-def answers(scores: Sequence[Scores]) -> list[str]:
+def answers(verdicts: Verdicts) -> list[str]:
     """Return the sentences on all targets that have a gold standard; of equal sentences only the last is kept."""
-    judged = [score for score in scores if score.estimands]
-    verdicts = verdicts_of(judged)
+    judged = verdicts.scores
     listed = [sentence for score in judged for sentence in sentences(score, verdicts)]
-    if verdicts > 1 and any(max(score.replicates.values()) >= LEAST_REPLICATES for score in judged):
-        listed.append(f"These are {verdicts} verdicts; together they err in at most one page of twenty.")
-    return list(dict.fromkeys(reversed(listed)))[::-1]
+    if len(judged) > 1 and any(len(score.times) > 1 for score in judged):
+        listed.append(f'The table "{USE}" answers for shorter times.')
+    return list(dict.fromkeys(reversed([*listed, *_rates(verdicts)])))[::-1]
 
 
-def verdicts_of(scores: Sequence[Scores]) -> int:
-    """Return how many comparisons with the best setting a page makes at the last budget, at least 1."""
-    return max(sum(len(score.settings) - 1 for score in scores), 1)
+def _rates(verdicts: Verdicts) -> list[str]:
+    """Return the sentence on how often the statements of a page are due to chance."""
+    if not any(order.known[1:] and not order.few for order in verdicts.orders.values()):
+        return []
+    compared = "One setting is compared" if verdicts.count == 1 else f"{verdicts.count} times a setting is compared"
+    text = f"{compared} with the best one: at most one page of twenty calls one worse that is not."
+    if any(score.departures is not None and not score.departures.empty for score in verdicts.scores):
+        text += " Apart from that, at most one page of twenty has a wrong difference from the gold standard."
+    return [text]
 
 
 def without_gold(target: str, *, gold_wanted: bool, own_figures: bool) -> list[str]:
@@ -77,41 +86,74 @@ def _why_no_risk(target: str, gold_wanted: bool, own_figures: bool) -> str:
     return "The study asks for no gold standard, so this page states no risk."
 
 
-def sentences(scores: Scores, verdicts: int) -> list[str]:
-    """Return sentences on the first estimand at the last budget; `verdicts` on the page share one error rate."""
+def sentences(scores: Scores, verdicts: Verdicts) -> list[str]:
+    """Return the sentences on a target: the answer at the last budget, then at shorter ones, then the reasons."""
     estimand = scores.estimands[0]
-    seconds = number(scores.times[-1])
+    time = scores.times[-1]
     table = scores.at_last_budget(estimand)
-    order = ranking(table, scores.exact, verdicts)
+    order = verdicts.orders[scores.target, time]
     if order.best is None:
-        return [f"No setting has a draw by {seconds} s, so no risk can be stated."]
-    error = _error(table, order.best, estimand)
-    opening = f"On {scores.target}, with {seconds} s of one chain, "
-    if order.few:
-        fewest = counted(int(table.replicates[table.risk.notna()].min()), "chain")
-        few = f"{fewest} per setting are too few for a verdict: {LEAST_REPLICATES} are needed."
         return [
-            f"{opening}the least typical error {words_of(estimand)} was measured for {order.best}: {error}. {few}",
-            *_cut_short(scores),
-            *_without_a_draw(scores, order, estimand),
-            *_departures(scores, order),
+            f"On {scores.target}, no setting that moved has a draw in every chain by {brief(time)} s.",
+            *_never_moved(table, order),
+            *_late(scores, table, order, estimand),
         ]
-    is_alone = len(order.unknown) == len(table) - 1 > 0
-    best = f"only {order.best} has draws in every chain" if is_alone else f"use {order.best}"
-    exact = ". It is the exact sampler: no approximation had less error" if order.best == scores.exact else ""
+    shorter = () if len(verdicts.scores) > 1 else scores.times[:-1][::-1]
+    opening = f"On {scores.target}, with {brief(time)} s of one chain (tuning included, compilation not), "
+    answer = [opening + _use(table, order, estimand, f" {words_of(estimand)} is")]
+    for short in shorter:
+        then = verdicts.orders[scores.target, short]
+        late = f" Late: {counted(len(then.late), 'setting')}." if then.late else ""
+        answer.append(f"With {brief(short)} s, {_use(scores.at(estimand, short), then, estimand, '')}{late}")
+    if order.few:
+        fewest = counted(int(table.replicates[list(order.known)].min()), "chain")
+        answer.append(f"With {fewest} per setting nothing is ranked: {LEAST_REPLICATES} are needed.")
+        reasons = _departures(scores, order)
+    else:
+        reasons = [
+            *_worse(table, order, estimand),
+            *_undecided(scores, table, order, verdicts.count),
+            *_against_baseline(table, scores.exact, order, verdicts.count),
+            *_parts(table.loc[order.best], order.best, estimand),
+            *_departures(scores, order),
+            *_other_estimands(scores, order),
+            *_to_tenth_sd(scores, order),
+        ]
     return [
-        f"{opening}{best}: its typical error {words_of(estimand)} is {error}{exact}.",
-        *_others(table, order, estimand),
-        *_undecided(scores, table, order, verdicts),
-        *_waits(scores),
+        *answer,
         *_cut_short(scores),
-        *_without_a_draw(scores, order, estimand),
-        *_against_exact(table, scores.exact, order, verdicts),
-        *_parts(table.loc[order.best], order.best, scores.exact),
-        *_other_estimands(scores, order.best),
-        *_departures(scores, order),
-        *_to_tenth_sd(scores, order),
+        *_never_moved(table, order),
+        *_late(scores, table, order, estimand),
+        *reasons,
+        *_waits(scores),
     ]
+
+
+def _use(table: Any, order: Ranking, estimand: str, what: str) -> str:
+    """Return which setting to use at a time, how wrong it is, and which one is next, by how much.
+
+    `what` follows the words "its typical error".
+    """
+    if order.best is None:
+        return "no setting that moved has a draw in every chain."
+    error = f"its typical error{what} {_error(table, order.best, estimand)}"
+    if order.few:
+        return f"{order.best} had the least error, but there are too few chains for a verdict: {error}."
+    if order.following is None:
+        only = f"only {order.best} has draws in every chain" if order.late else f"use {order.best}"
+        return f"{only}: {error}."
+    verdict = "worse beyond chance" if order.following in order.worse else "but it may be as good (undecided)"
+    best = typical(table.loc[order.best]).value
+    how_much = f"{_error(table, order.following, estimand)}{_times(table, order.following, best)}"
+    return f"use {order.best}: {error}. Next is {order.following}: {how_much}, {verdict}."
+
+
+def _times(table: Any, name: str, best: float) -> str:
+    """Return how many times as large as the best error that of a setting is; "" if the best one is not above 0."""
+    if best <= 0.0:
+        return ""
+    times = typical(table.loc[name]).value / best
+    return f", {brief(float(f'{times:.2g}')) if times > TWICE else format(times, '.3g')} times as much"
 
 
 def _error(table: Any, name: str, estimand: str) -> str:
@@ -122,36 +164,68 @@ def _error(table: Any, name: str, estimand: str) -> str:
     return f"{estimate_text(*error)}{unit_of(estimand)}"
 
 
-def _others(table: Any, order: Ranking, estimand: str) -> list[str]:
-    """Return sentences on the settings that are worse beyond chance."""
-    parts = []
-    if order.worse:
-        best = typical(table.loc[order.best]).value
-        named = [f"{name} {_error(table, name, estimand)}" for name in order.worse[:MOST_NAMED]]
-        rest = in_words(order.worse[MOST_NAMED:]) if len(order.worse) > MOST_NAMED else ""
-        times = f", {typical(table.loc[order.worse[0]]).value / best:.2g} times as much" if best > 0.0 else ""
-        more = f"; and {rest}" if rest else ""
-        parts.append(f"Worse beyond chance: {named[0]}{times}{''.join(f'; {part}' for part in named[1:])}{more}.")
-    return parts
+def _worse(table: Any, order: Ranking, estimand: str) -> list[str]:
+    """Return a sentence on the settings that are worse beyond chance, and on what most of their error is."""
+    if not order.worse:
+        return []
+    best = typical(table.loc[order.best]).value
+    named = [
+        f"{name} {_error(table, name, estimand)}{_times(table, name, best)}{_mostly(table.loc[name])}"
+        for name in order.worse[:MOST_NAMED]
+    ]
+    rest = order.worse[MOST_NAMED:]
+    return [f"Worse beyond chance: {'; '.join([*named, *([in_words(rest)] if rest else [])])}."]
 
 
-def _without_a_draw(scores: Scores, order: Ranking, estimand: str) -> list[str]:
-    """Return sentences on the settings without a draw by then, and on their errors at the end of their own chains.
+def _mostly(row: Any) -> str:
+    """Return whether most of a risk is bias or scatter, if its intervals say so."""
+    if row.bias_sq_lower > row.variance_upper:
+        return ", mostly bias"
+    return ", mostly scatter of its chains" if row.bias_sq_upper < row.variance_lower else ""
+
+
+def _never_moved(table: Any, order: Ranking) -> list[str]:
+    """Return sentences on the settings with chains that never moved."""
+    failed = [f"Failed, so not ranked: {in_words(order.stuck)}, whose chains never moved."] if order.stuck else []
+    if "stuck" not in table:
+        return failed
+    others = table[(table.stuck > 0) & ~table.index.isin(order.stuck)]
+    counts = [f"{row.stuck:.0f} of {row.replicates:.0f} chains of {name}" for name, row in others.iterrows()]
+    return [*failed, *(f"{count} never moved." for count in counts)]
+
+
+def _late(scores: Scores, table: Any, order: Ranking, estimand: str) -> list[str]:
+    """Return a sentence on the settings without a draw by then, and on their errors at the end of their own chains.
 
     Chains of a budget in draws end at different times, and a warm-up may be longer than a budget of seconds.
     """
-    if not order.unknown:
+    if not order.late:
         return []
-    error = "its error is" if len(order.unknown) == 1 else "their errors are"
-    parts = [f"Some chain of {in_words(order.unknown)} had no draw by then, so {error} unknown."]
+    time = brief(scores.times[-1])
+    parts = [f"Late, so not ranked at {time} s: {in_words(order.late)}. {_without_a_draw(table, order.late)}"]
     ends = []
-    for name in [*order.unknown[:MOST_NAMED], *order.known[:1]]:
+    for name in [*order.late[:MOST_NAMED], *order.known[:1]]:
         end = scores.at_own_end(estimand, name)
         if end is not None:
-            ends.append(f"{name} {_error(end, name, estimand)} after {number(float(end.time.iloc[0]))} s")
+            ends.append(f"{name} {_error(end, name, estimand)} after {brief(float(end.time.iloc[0]))} s")
     if len(ends) > 1:  # besides that of the best one
         parts.append(f"At the end of their own chains: {'; '.join(ends)}.")
-    return parts
+    return [" ".join(parts)]
+
+
+def _without_a_draw(table: Any, late: Sequence[str]) -> str:
+    """Return how many chains of the late settings have no draw by then."""
+    if "drawn" not in table:
+        return "Not every chain has a draw by then."
+    rows = table.loc[list(late)]
+    without = rows.replicates - rows.drawn
+    if (rows.drawn == 0).all():
+        return "None of the chains has a draw by then."
+    if (without == 0).any():  # an estimand of its draws is not finite
+        unknown = list(rows.index[without == 0])
+        return f"The error of {in_words(unknown)} is not finite."
+    counts = [f"{count:.0f} of {rows.replicates[name]:.0f} chains of {name}" for name, count in without.items()]
+    return f"No draw by then: {'; '.join(counts[:MOST_NAMED])}{'; ...' if len(counts) > MOST_NAMED else ''}."
 
 
 def _waits(scores: Scores) -> list[str]:
@@ -162,7 +236,7 @@ def _waits(scores: Scores) -> list[str]:
     named = sorted(longer, key=longer.__getitem__)
     times = [f"{name} {number(longer[name])} s" for name in named[:FEW]]
     more = f"; and {len(named) - FEW} more" if len(named) > FEW else ""
-    return [f"Compilation before the first step is not counted: {'; '.join(times)}{more}."]
+    return [f"Compilation comes before these seconds, in a fresh process: {'; '.join(times)}{more}."]
 
 
 def _cut_short(scores: Scores) -> list[str]:
@@ -173,25 +247,25 @@ def _cut_short(scores: Scores) -> list[str]:
     ends = curves[curves.risk.notna()].groupby("setting", sort=False).time.max()
     if ends.empty or ends.max() < TWICE * scores.times[-1]:
         return []
-    end = f"The comparison ends at {number(scores.times[-1])} s, because the chains of {ends.idxmin()} end there"
-    longest = f"those of {ends.idxmax()} are {number(float(ends.max()))} s long"
+    end = f"The comparison ends at {brief(scores.times[-1])} s, because the chains of {ends.idxmin()} end there"
+    longest = f"those of {ends.idxmax()} are {brief(float(ends.max()))} s long"
     return [f"{end}; {longest}."]
 
 
-def _against_exact(table: Any, exact: str | None, order: Ranking, verdicts: int) -> list[str]:
-    """Return a sentence that compares the best setting with the exact one, by the ratio within blocks."""
-    if exact == order.best:
+def _against_baseline(table: Any, baseline: str | None, order: Ranking, verdicts: int) -> list[str]:
+    """Return a sentence that compares the best setting with the baseline, by the ratio within blocks."""
+    if baseline == order.best:
         return []
-    if exact is None:
-        return ["No exact setting takes part, so there is no ratio to one."]
-    if exact in order.unknown:
+    if baseline is None:
+        return ["There is no baseline: no setting that moved is exact."]
+    if baseline not in order.known:
         return []
     row = table.loc[order.best]
     ratio = typical(row, "ratio")
     if not math.isfinite(ratio.value):
-        return [f"The ratio of the errors of {order.best} and {exact} is not defined."]
-    text = f"The error of {order.best} is {estimate_text(*ratio)} times that of {exact}"
-    if exact in order.worse:
+        return [f"The ratio of the errors of {order.best} and {baseline}, the baseline, is not defined."]
+    text = f"The error of {order.best} is {estimate_text(*ratio)} times that of {baseline}, the baseline"
+    if baseline in order.worse:
         return [f"{text}, a gain that chance does not explain."]
     if row.ratio_upper >= 1.0:
         return [f"{text}; the interval contains 1, so the difference is not established."]
@@ -200,36 +274,38 @@ def _against_exact(table: Any, exact: str | None, order: Ranking, verdicts: int)
     return [f"{text}, but the error of the gold standard could explain the difference."]
 
 
-def _parts(row: Any, best: str, exact: str | None) -> list[str]:
+def _parts(row: Any, best: str, estimand: str) -> list[str]:
     """Return a sentence on the bias of the best setting, and on the scatter of its chains."""
     if not math.isfinite(row.bias_sq_lower):
         return []
     bias = typical(row, "bias_sq")
     scatter = typical(row, "variance")
+    unit = unit_of(estimand)
+    if row.variance_upper < ROUNDING * abs(row.bias_sq):  # a fitted distribution is the same in every chain
+        return [f"All of the error of {best} is bias, which more time does not change: its chains have no scatter."]
     if row.bias_sq_lower <= 0.0:
-        return [
-            f"No bias of {best} is detected; it is at most {number(bias.upper)}, and the rest is scatter of its chains."
-        ]
-    parts = f"{estimate_text(*bias)} is bias, and {estimate_text(*scatter)} the scatter of its chains"
-    text = f"Of the error of {best}, {parts}"
-    if best == exact:
-        return [f"{text}; the bias differs from zero: it comes from the starting points and vanishes with more time."]
-    return [f"{text}; the bias differs from zero: only the part due to the starting points vanishes with more time."]
+        unseen = f"it may be as large as {number(bias.upper)}{unit}"
+        return [f"No bias of {best} is shown, but {unseen}: these chains cannot tell a smaller one from their scatter."]
+    parts = f"{estimate_text(*bias)}{unit} is bias, and {estimate_text(*scatter)}{unit} the scatter of its chains"
+    more_time = "only its part due to the starting points vanishes with more time"
+    return [f"Of the error of {best}, {parts}. The bias differs from zero: {more_time}."]
 
 
-def _other_estimands(scores: Scores, best: str) -> list[str]:
+def _other_estimands(scores: Scores, order: Ranking) -> list[str]:
     """Return a sentence on the estimands by which another setting has less risk than the best one by the first."""
+    best = order.best
     parts = []
     for estimand in scores.estimands[1:]:
         table = scores.at_last_budget(estimand)
-        judged = table[table.risk.notna()]
+        judged = table[table.risk.notna() & table.index.isin(order.known)]
         if best in judged.index and (least := str(judged.risk.idxmin())) != best:
             errors = [f"{name} {_error(table, name, estimand)}" for name in (least, best)]
             parts.append(f"{words_of(estimand)} {errors[0]} ({errors[1]})")
     if not parts:
         return []
     more = f"; and {len(parts) - MOST_NAMED} more estimands, see the tables" if len(parts) > MOST_NAMED else ""
-    return [f"Other settings have less error by single estimands: {'; '.join(parts[:MOST_NAMED])}{more}."]
+    listed = "; ".join(parts[:MOST_NAMED])
+    return [f"By single estimands other settings have less error, which is no verdict: {listed}{more}."]
 
 
 def _departures(scores: Scores, order: Ranking) -> list[str]:
@@ -250,34 +326,39 @@ def _departures(scores: Scores, order: Ranking) -> list[str]:
         )
     if wrong:
         how = ". ".join(f"{name}: {rows.differs[name]}" for name in wrong[:MOST_NAMED])
-        parts.append(f"Wrong beyond chance on {scores.target}: {how}.")
+        parts.append(f"Averages over all chains that differ from the gold standard beyond chance: {how}.")
     if len(wrong) > MOST_NAMED:
-        parts.append(f"So are {in_words(wrong[MOST_NAMED:])}.")
+        parts.append(f"So do those of {in_words(wrong[MOST_NAMED:])}.")
     return parts
 
 
 def _to_tenth_sd(scores: Scores, order: Ranking) -> list[str]:
-    """Return a sentence on the seconds until the typical error of a mean is a tenth of a posterior sd."""
-    if scores.departures is None or scores.departures.empty:
+    """Return sentences on the seconds until the typical error is a tenth of a posterior sd, and on who has none."""
+    estimand = scores.estimands[0]
+    table = reaching(scores, order)
+    if table.empty or estimand not in set(table.estimand):
         return []
-    rows = scores.departures.set_index("setting")
-    names = [name for name in order.known if name in rows.index]
-    timed = [name for name in names if math.isfinite(rows.to_tenth_sd[name])]
-    never = [name for name in names if math.isinf(rows.to_tenth_sd_lower[name])]
     parts = []
-    if timed:
-        seconds = rows.loc[timed].sort_values("to_tenth_sd", kind="stable").head(FEW)
-        times = "; ".join(
-            f"{name} {estimate_text(row.to_tenth_sd, row.to_tenth_sd_lower, row.to_tenth_sd_upper)}"
-            for name, row in seconds.iterrows()
-        )
-        parts.append(f"Estimated seconds until means are within 0.1 posterior sd, typically: {times}.")
-    if never:
-        parts.append(
-            f"Bias keeps the means of {in_words(never)} from that so far: more time helps only where it comes "
-            "from the starting points."
-        )
-    return parts
+    for how, opening in OPENINGS.items():
+        rows = table[(table.estimand == estimand) & (table.how == how)].sort_values("seconds", kind="stable")
+        if rows.empty:
+            continue
+        if how in (MEASURED, EXTRAPOLATED):
+            seconds = rows[["seconds", "seconds_lower", "seconds_upper"]].to_numpy()
+            times = [f"{name} {estimate_text(*row)}" for name, row in zip(rows.setting, seconds, strict=True)]
+            parts.append(f"{opening}{'; '.join(times[:FEW])}{'; ...' if len(times) > FEW else ''}")
+        else:
+            parts.append(f"{opening}{in_words(list(rows.setting))}")
+    return [f"Seconds until the typical error stays below {TENTH:g} posterior sd: {'. '.join(parts)}."] if parts else []
+
+
+OPENINGS = {
+    MEASURED: "read off the curves, ",
+    EXTRAPOLATED: "Extrapolated beyond the end of the chains, ",
+    TOO_BIASED: "Not reached, because the bias is larger, and more time shrinks only what comes from the start: ",
+    LEVEL: "Not reached, because more time does not change a fit: ",
+    NO_CURVE: "Unknown, because some chain has no draw: ",
+}
 
 
 def _undecided(scores: Scores, table: Any, order: Ranking, verdicts: int) -> list[str]:
@@ -335,44 +416,69 @@ def _draws(times: float, draws: int) -> str:
 # --- at every budget ---
 
 
-def use_table(scores: Sequence[Scores]) -> Table | None:
+def use_table(verdicts: Verdicts) -> Table | None:
     """Tabulate at each budget which setting to use, how wrong it is, the next one, and what is undecided."""
     import pandas as pd
 
-    judged = [score for score in scores if score.estimands and len(score.settings) > 1]
-    verdicts = sum((len(score.settings) - 1) * len(score.times) for score in judged)
-    rows = [{"target": score.target} | _use(score, time, verdicts) for score in judged for time in score.times]
+    judged = [score for score in verdicts.scores if len(score.settings) > 1]
+    rows = [{"target": score.target} | _row(score, time, verdicts) for score in judged for time in score.times]
     rows = [row for row in rows if row["use"]]
     if not rows:
         return None
     data = pd.DataFrame(rows)
     what = {score.estimands[0]: None for score in judged}
     return Table(
-        "What to use at each budget",
+        USE,
         f'Typical error: root of the risk, {"; ".join(map(words_of, what))}, with its 95 % interval. "next": the '
-        "setting with the next larger risk. Undecided: settings "
-        f"that may be as good; the {verdicts} verdicts of the table together err in at most one page of twenty.",
+        "setting with the next larger risk. Undecided: settings that may be as good. Late: some chain has no draw by "
+        "then. Failed: the chains never moved. Seconds include tuning, not compilation. The table compares "
+        f"{verdicts.count} times a setting with the best one; at most one such table of twenty calls one worse that is "
+        "not.",
         data.drop(columns="target") if len(judged) == 1 else data,
         headings={"time": "seconds of a chain", "error": "typical error", "next_error": "its error"},
     )
 
 
-def _use(scores: Scores, time: float, verdicts: int) -> dict[str, Any]:
+def _row(scores: Scores, time: float, verdicts: Verdicts) -> dict[str, Any]:
     table = scores.at(scores.estimands[0], time)
-    order = ranking(table, scores.exact, verdicts)
+    order = verdicts.orders[scores.target, time]
     row: dict[str, Any] = {"time": float(f"{time:.3g}"), "use": order.best or ""}
     if order.best is None:
         return row
     row |= typical(table.loc[order.best]).columns("error")
-    following = table[table.risk.notna()].sort_values("risk", kind="stable").index[1:2]
-    undecided = ""
-    if order.few:
-        undecided = f"all: fewer than {LEAST_REPLICATES} replicates"
-    elif order.undecided:
-        undecided = in_words(order.undecided)
-    row["next"] = str(following[0]) if len(following) else ""
-    row |= (typical(table.loc[following[0]]) if len(following) else NOTHING).columns("next_error")
+    row["next"] = order.following or ""
+    row |= (NOTHING if order.following is None else typical(table.loc[order.following])).columns("next_error")
+    few = f"all: fewer than {LEAST_REPLICATES} replicates"
     return row | {
-        "undecided": undecided,
-        "no draw yet": in_words(order.unknown) if order.unknown else "",
+        "undecided": few if order.few else _listed(order.undecided),
+        "worse": _listed(order.worse),
+        "late": _listed(order.late),
+        "failed": _listed(order.stuck),
     }
+
+
+def _listed(names: Sequence[str]) -> str:
+    return in_words(names) if names else ""
+
+
+def reaching_table(verdicts: Verdicts) -> Table | None:
+    """Tabulate the seconds until the typical error is a tenth of a posterior sd; None without curves."""
+    import pandas as pd
+
+    frames = [
+        reaching(score, verdicts.orders[score.target, score.times[-1]]).assign(target=score.target)
+        for score in verdicts.scores
+    ]
+    frames = [frame for frame in frames if len(frame)]
+    if not frames:
+        return None
+    data = pd.concat(frames, ignore_index=True)
+    data = data[["target", *(name for name in data if name != "target")]]
+    return Table(
+        "Seconds to a tenth of a posterior sd",
+        f"Seconds of a chain from which on the typical error stays below {TENTH:g} posterior sd, the error of 100 "
+        "independent draws. Measured: where the curve of the figure below falls under that level, with the times at "
+        "which the ends of its 95 % band do. Extrapolated: beyond the end of the curve, if the variance falls as one "
+        "over the time and the bias stays as it is; so are ends of intervals that are beyond it.",
+        data.drop(columns="target") if len(frames) == 1 else data,
+    )

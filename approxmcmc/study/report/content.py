@@ -17,17 +17,17 @@ from approxmcmc.study.budget import Budget
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.names import spelled
 from approxmcmc.study.report import census, figures, tables
-from approxmcmc.study.report.answer import answers, use_table, without_gold
+from approxmcmc.study.report.answer import answers, reaching_table, use_table, without_gold
 from approxmcmc.study.report.biases import bias_section, biases_of, sentence
 from approxmcmc.study.report.bounds import bounds_section
 from approxmcmc.study.report.cache import cached_pieces
 from approxmcmc.study.report.document import Report
 from approxmcmc.study.report.evidence import Contest, draws_of, gather
 from approxmcmc.study.report.explorer import explorer
-from approxmcmc.study.report.page_warnings import banners, limits
+from approxmcmc.study.report.page_warnings import banners, cautions, limits
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.published import published_section
-from approxmcmc.study.report.scores import Scores
+from approxmcmc.study.report.scores import Scores, Verdicts, verdicts_of
 from approxmcmc.study.report.svg import STYLE
 from approxmcmc.study.report.wording import counted, data_order, naming
 
@@ -53,21 +53,28 @@ def compose(results: "StudyResults") -> Report:
     """Return the report of a study from its finished cells."""
     with _style():
         gathered = _gather(results)
-        names = results.study.names
-        scores = [contest.named(names) for contest in gathered.judged]
+        verdicts = gathered.verdicts
+        answer = (*answers(verdicts), *_unjudged(results, gathered)) or ("No cell is done yet.",)
         return Report(
             title=f"{results.study.name}: risk report",
-            subtitle=f"Source: {results.study.reference or 'not stated'}. Preset {results.preset}.",
-            notes=(*_notes(results, gathered), *limits(scores)),
-            answer=(*answers(scores), *_unjudged(results, gathered)) or ("No cell is done yet.",),
+            subtitle=f"Source: {results.study.reference or 'not stated'}. {_size(results)}",
+            notes=(*_notes(results, gathered), *limits(verdicts.scores)),
+            answer=(*answer, *(f"Caution: {text}" for text in _cautions(results, gathered))),
             sections=(
-                *use_sections(scores),
-                *explorer_sections(scores),
-                *all_risk_sections(scores),
+                *use_sections(verdicts),
+                *explorer_sections(verdicts.scores),
+                *all_risk_sections(verdicts.scores),
                 *_own_sections(results, gathered),
             ),
-            worded=naming(labels_of(results), names),
+            worded=naming(labels_of(results), results.study.names),
         )
+
+
+def _size(results: "StudyResults") -> str:
+    """Return how much was run, in a sentence."""
+    study = results.study
+    size = f"{counted(study.replicates, 'chain')} of each setting, {_budget_in_words(study.budget)} per chain"
+    return f"{size} (preset {results.preset} of the study)."
 
 
 def write_report(results: "StudyResults", folder: str | os.PathLike[str]) -> Path:
@@ -99,7 +106,7 @@ def publishable(results: "StudyResults") -> dict[str, Any]:
     with _style():
         gathered = _gather(results)
         return {
-            "notes": _notes(results, gathered),
+            "notes": [*_cautions(results, gathered), *_notes(results, gathered)],
             "told": _unjudged(results, gathered),
             "exact": {contest.target: contest.exact for contest in gathered.judged},
             "gold_draws": {contest.target: contest.gold_draws for contest in gathered.judged},
@@ -110,15 +117,15 @@ def publishable(results: "StudyResults") -> dict[str, Any]:
         }
 
 
-def judged_sections(scores: Sequence[Scores]) -> list[Section]:
+def judged_sections(verdicts: Verdicts) -> list[Section]:
     """Return the sections that the tables of the risks make: what to use; by target risk, how wrong, numbers."""
-    return [*use_sections(scores), *all_risk_sections(scores)]
+    return [*use_sections(verdicts), *all_risk_sections(verdicts.scores)]
 
 
-def use_sections(scores: Sequence[Scores]) -> list[Section]:
-    """Return the section that says which setting to use at each budget."""
-    use = use_table(scores)
-    return [Section("What to use", pieces=(use,))] if use else []
+def use_sections(verdicts: Verdicts) -> list[Section]:
+    """Return the section that says which setting to use at each budget, and how long each takes to a given error."""
+    pieces = tuple(piece for piece in (use_table(verdicts), reaching_table(verdicts)) if piece is not None)
+    return [Section("What to use", pieces=pieces)] if pieces else []
 
 
 def explorer_sections(scores: Sequence[Scores]) -> list[Section]:
@@ -159,10 +166,11 @@ def _own_sections(results: "StudyResults", gathered: "_Gathered") -> list[Sectio
 
 @dataclasses.dataclass(frozen=True)
 class _Gathered:
-    """The evidence, and the output of the study's own analyses."""
+    """The evidence, the verdicts by the names of the study, and the output of the study's own analyses."""
 
     contests: Sequence[Contest]
     judged: Sequence[Contest]
+    verdicts: Verdicts
     notes: tuple[str, ...]
     pictures: tuple[Figure | Table, ...]
 
@@ -176,9 +184,11 @@ def _style() -> Any:
 def _gather(results: "StudyResults") -> _Gathered:
     contests = gather(results)
     analysed = cached_pieces(results, "analyses", _analysed) if contests else []
+    judged = [contest for contest in contests if contest.reference is not None]
     return _Gathered(
         contests,
-        [contest for contest in contests if contest.reference is not None],
+        judged,
+        verdicts_of([contest.named(results.study.names) for contest in judged]),
         tuple(piece.text for piece in analysed if isinstance(piece, Note)),
         tuple(piece for piece in analysed if not isinstance(piece, Note)),
     )
@@ -189,7 +199,13 @@ def _analysed(results: "StudyResults") -> list[Figure | Table | Note]:
 
 
 def _notes(results: "StudyResults", gathered: _Gathered) -> list[str]:
-    return [*gathered.notes, *banners(results, gathered.contests)]
+    return [*gathered.notes, *banners(results)]
+
+
+def _cautions(results: "StudyResults", gathered: _Gathered) -> list[str]:
+    """Return the warnings that can change the answer."""
+    orders = gathered.verdicts.orders.items()
+    return cautions(results, gathered.contests, {(target, order.best) for (target, _), order in orders if order.best})
 
 
 def _unjudged(results: "StudyResults", gathered: _Gathered) -> list[str]:
@@ -197,10 +213,10 @@ def _unjudged(results: "StudyResults", gathered: _Gathered) -> list[str]:
     options = {"gold_wanted": results.study.gold is not None, "own_figures": bool(gathered.pictures)}
     biases = biases_of(results)
     sentences = [text for contest in gathered.contests if (text := sentence(contest.target, biases))]
-    unjudged = [contest for contest in gathered.contests if contest.reference is None or not contest.estimands]
-    return list(
-        dict.fromkeys([*sentences, *(text for other in unjudged for text in without_gold(other.target, **options))])
-    )
+    for contest in gathered.contests:
+        if contest.reference is None or not contest.estimands:
+            sentences += without_gold(spelled(contest.target, results.study.names), **options)
+    return list(dict.fromkeys(sentences))
 
 
 def _own_figures(gathered: _Gathered, title: str = "The study's own figures") -> list[Section]:
@@ -223,7 +239,7 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
                 for c in contests
             ),
         ),
-        ("Data order", data_order(contests) or "no cell is done yet"),
+        ("Data order", data_order(contests, study.names) or "no cell is done yet"),
         ("Estimands", estimands_in_words(study)),
         ("Methods", "; ".join(spelled(setting.label, study.names) for setting in study.settings())),
         ("Performance", (OWN_PERFORMANCE if study.gold is None else RISK) + COUNTED),
@@ -286,7 +302,8 @@ def gold_section(results: "StudyResults") -> Section:
         instead = " Its own figures say what the chains are compared with." if results.study.analyses else ""
         return Section("Gold standard", (f"The study has no gold standard.{instead}",))
     reports = {name: results.gold_report(name) for name in results.study.targets}
-    text = tuple(_fate(name, report, results.reference(name)) for name, report in reports.items())
+    names = results.study.names
+    text = tuple(_fate(spelled(name, names), report, results.reference(name)) for name, report in reports.items())
     table = census.gates_table(reports)
     commands = tuple(str(report["command"]) for report in reports.values() if report and report.get("command"))
     return Section("Gold standard", text, pieces=(table,) if table else (), commands=commands)
@@ -310,11 +327,12 @@ def _fate(name: str, report: Mapping[str, Any] | None, reference: Any) -> str:
 
 
 def census_section(results: "StudyResults", judged: Sequence[Contest]) -> Section:
-    """Return the section with the census, all failures, and the risks if a failure counts as infinite risk."""
+    """Return the section with the census, all failures, and the risks if failures count as infinite risk."""
     failures = census.failures_table(results)
     warned = census.warnings_table(results)
-    text = () if failures else ("No cell failed.",)
-    pieces = [census.census_table(results), failures, *map(tables.sensitivity_table, judged), warned]
+    text = () if failures else ("No cell failed, so no risk depends on how a failure counts.",)
+    sensitive = map(tables.sensitivity_table, judged) if failures else ()
+    pieces = [census.census_table(results), failures, *sensitive, warned]
     return Section("Census", text, pieces=tuple(piece for piece in pieces if piece is not None))
 
 

@@ -21,7 +21,7 @@ from approxmcmc.study.report.markdown import fenced, figure_block, plain_text, s
 from approxmcmc.study.report.page_warnings import limits
 from approxmcmc.study.report.pieces import Explorer, Figure, Section, Table
 from approxmcmc.study.report.published_files import CURVES, RISK, in_words, rows_of, unpacked
-from approxmcmc.study.report.scores import Scores
+from approxmcmc.study.report.scores import Scores, verdicts_of
 from approxmcmc.study.report.tables import DEPARTURES, tells_costs
 from approxmcmc.study.report.who_wins import who_wins
 from approxmcmc.study.report.wording import slug
@@ -54,9 +54,10 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     """
     names = words.get("names") or {}
     scores = [scores_of_target.named(names) for scores_of_target in scores_of(words, table)]
+    verdicts = verdicts_of(scores)
     sections = [
         *who_wins(scores, {spelled(name, names): kind for name, kind in (words.get("families") or {}).items()}),
-        *judged_sections(scores),
+        *judged_sections(verdicts),
         *_unpacked(words, table),
     ]
     pictures = {piece.title: piece for section in sections for piece in section.pieces if isinstance(piece, Figure)}
@@ -64,7 +65,7 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     notes = [*words["notes"], *limits(scores)]
     worded = in_words(words, table)
     parts = [worded(figure_block(first, "p0"))] if first else []
-    parts += [worded(plain_text(text)) for text in [*answers(scores), *words["told"]]]
+    parts += [worded(plain_text(text)) for text in [*answers(verdicts), *words["told"]]]
     if notes:
         items = [f"- {worded(plain_text(note))}" for note in notes]
         parts.append("\n".join([":::{note}", *items, ":::"]))
@@ -93,7 +94,7 @@ def figure_of(words: Mapping[str, Any], table: "pd.DataFrame", title: str) -> st
     StudyError
         If the page has no such picture; the message names the nearest.
     """
-    sections = [*judged_sections(scores_of(words, table)), *_unpacked(words, table)]
+    sections = [*judged_sections(verdicts_of(scores_of(words, table))), *_unpacked(words, table)]
     figures = {piece.title: piece for section in sections for piece in section.pieces if isinstance(piece, Figure)}
     return in_words(words, table)(figure_block(_named(figures, title, words["study"]), f"{slug(title)}-"))
 

@@ -25,8 +25,8 @@ from approxmcmc.diagnostics.estimands import Reference, evaluate_reference, reso
 from approxmcmc.diagnostics.moments import described, has_only_moments
 from approxmcmc.diagnostics.records import leaves_invariant
 from approxmcmc.diagnostics.risk import coordinate, summarise
-from approxmcmc.diagnostics.running import Completions, completion_clocks, is_approximation, knows, running_means
-from approxmcmc.diagnostics.standard import TO_TENTH_SD, departures
+from approxmcmc.diagnostics.running import Completions, completion_clocks, knows, running_means
+from approxmcmc.diagnostics.standard import departures
 from approxmcmc.diagnostics.traces import aligned
 from approxmcmc.study.declare import Declaration, estimands_of, is_averaged
 from approxmcmc.study.report.clocks import PageClock, clock_of, is_foreign, setup_seconds
@@ -109,13 +109,19 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     over_data = judge.errors(ends, touched, "datapoints_touched")
     at_budgets = [errors.at(budgets) for errors in over_time]
     foreign = any(map(is_foreign, traces.values()))
+    stuck = {label: sum(map(is_stuck, runs)) for label, runs in traces.items()}
     rows = []
     for errors in at_budgets:
         rival = next((e for e in at_budgets if (e.setting, e.estimand) == (exact, errors.estimand)), None)
         for k, row in enumerate(errors.rows()):
             ratio = NOTHING if rival is None else block_ratio(errors, rival, replicates, k)
-            delivered = {"replicates": len(errors.values), "planned": int(planned[errors.setting])}
-            rows.append(row | ratio.columns("ratio") | delivered)
+            chains = {
+                "replicates": len(errors.values),
+                "planned": int(planned[errors.setting]),
+                "drawn": sum(bool(clock.ends[0] <= row["time"]) for clock in clocks[errors.setting]),
+                "stuck": stuck[errors.setting],
+            }
+            rows.append(row | ratio.columns("ratio") | chains)
     return Contest(
         target,
         exact,
@@ -128,9 +134,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
         over_data=pd.DataFrame([row for errors in over_data for row in errors.rows()]),
         clock_name=clock.name,
         waits={label: setup_seconds(runs) for label, runs in traces.items()} if foreign else {},
-        departures=_departures(
-            traces, reference, clocks, longest, RATE / len(results.study.targets), _own_ends(clocks)
-        ),
+        departures=_departures(traces, reference, clocks, longest, RATE / len(results.study.targets)),
         gold_draws=draws_of(reference),
     )
 
@@ -141,12 +145,10 @@ def _departures(
     clocks: Mapping[str, Sequence[Completions]],
     budget: float,
     rate: float,
-    own_ends: Mapping[str, float],
 ) -> "pd.DataFrame":
     """Return a row per setting: how far means, spreads and tails are from the gold standard, as `compare_samplers`.
 
-    The sentences on all settings together are due to chance with probability `rate`. `own_ends` are the ends of the
-    chains of each setting.
+    The sentences on all settings together are due to chance with probability `rate`.
     """
     import pandas as pd
 
@@ -156,16 +158,8 @@ def _departures(
         if not all(set(names) <= set(run["posterior"].data_vars) for run in runs):
             continue
         errors = departures(
-            *aligned(runs, reference, names),
-            clocks=clocks[label],
-            budget=budget,
-            rate=rate / len(traces),
-            confidence=CONFIDENCE,
-            n_bootstrap=BOOTSTRAPS,
-            end=own_ends[label],
+            *aligned(runs, reference, names), clocks=clocks[label], budget=budget, rate=rate / len(traces)
         )
-        if any(map(is_approximation, runs)):
-            errors = errors.of_a_fit()
         enough = len(clocks[label]) >= LEAST_REPLICATES
         half = errors.mean_error_limit if enough else math.nan
         mean = Interval(errors.mean_error, errors.mean_error - half, errors.mean_error + half)
@@ -173,7 +167,6 @@ def _departures(
         spread = Interval(errors.sd_ratio, *ends)
         rows.append(
             {"setting": label}
-            | Interval(*(getattr(errors, name) for name in TO_TENTH_SD)).columns("to_tenth_sd")
             | (mean.columns("mean_error") | {"mean_at": errors.mean_at})
             | (spread.columns("sd_ratio") | {"sd_at": errors.sd_at})
             | {"differs": "; ".join(errors.sentences) if enough else ""}
@@ -313,7 +306,7 @@ def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
     """
     looks = {}
     for label, runs in traces.items():
-        if all(map(_is_stuck, runs)):
+        if all(map(is_stuck, runs)):
             continue
         attrs = runs[0]["posterior"].attrs
         settings = json.loads(attrs["inference_library_settings"])
@@ -323,10 +316,11 @@ def exact_setting(traces: Mapping[str, Sequence["xr.DataTree"]]) -> str | None:
     return min(looks, key=looks.__getitem__, default=None)
 
 
-def _is_stuck(trace: "xr.DataTree") -> bool:
-    """Return whether all draws of a chain are equal."""
+def is_stuck(trace: "xr.DataTree") -> bool:
+    """Return whether all draws of a chain are equal; a chain of one draw cannot move."""
     variables = list(trace["posterior"].data_vars.values())
-    return bool(variables) and all(bool((draws == draws.isel(draw=0)).all()) for draws in variables)
+    has_steps = trace["posterior"].sizes.get("draw", 0) > 1
+    return has_steps and all(bool((draws == draws.isel(draw=0)).all()) for draws in variables)
 
 
 def done_replicates(results: "StudyResults", target: str, label: str, count: int) -> list[int]:

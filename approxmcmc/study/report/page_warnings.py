@@ -1,15 +1,17 @@
-"""Warnings on a page: a loose or coarse gold standard, a disturbed machine, old code, missing cells."""
+"""Warnings on a page: those that can change the answer, and notes on the gold standard, the clocks and the machine."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from approxmcmc.diagnostics.risk import copies_of
 from approxmcmc.study.cell import CLAIMS
 from approxmcmc.study.declare import Gold
-from approxmcmc.study.report.census import census_table
+from approxmcmc.study.names import spelled
+from approxmcmc.study.report.census import census_table, warnings_table
 from approxmcmc.study.report.clocks import LEAST_CPU_SHARE, PROCESSOR, clock_of, cpu_share
 from approxmcmc.study.report.evidence import Contest
+from approxmcmc.study.report.families import in_words
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.scores import Scores
 from approxmcmc.study.report.wording import counted, enumeration
@@ -22,11 +24,53 @@ if TYPE_CHECKING:
 LARGEST_UNEQUAL_SHARE = 1.5
 
 
-def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
-    """Return the warnings on all numbers of the page: on gold standards, code version, clocks and missing cells."""
-    sentences = _gold(results, contests) + copies_of_replicates(contests)
+def cautions(
+    results: "StudyResults", contests: Sequence[Contest], recommended: Collection[tuple[str, str]]
+) -> list[str]:
+    """Return the warnings that can change the answer, which stand beside it.
+
+    They are on gold standards that failed a gate, replicates that are copies, old code, doubtful seconds, missing
+    cells, and warnings of the samplers; of a recommended setting, a pair of names of target and setting, what it
+    warned of.
+    """
+    sentences = _failed_gates(results, contests) + copies_of_replicates(contests)
     if results.stale:
         sentences.append("An earlier version of the code drew these cells.")
+    sentences += _doubtful_clocks(results)
+    census = census_table(results).data
+    planned, done = (int(census[name].sum()) if len(census) else 0 for name in ("planned", "done"))
+    if done < planned:
+        sentences.append(
+            f"{planned - done} of {planned} planned cells have no result; the table of cells below lists them."
+        )
+    return sentences + _of_samplers(results, recommended)
+
+
+def _of_samplers(results: "StudyResults", recommended: Collection[tuple[str, str]]) -> list[str]:
+    """Return what recommended settings warned of, and which others warned."""
+    table = warnings_table(results)
+    if table is None:
+        return []
+    sentences = []
+    others = {}
+    for row in table.data.to_dict("records"):
+        target, setting = (spelled(row[name], results.study.names) for name in ("target", "setting"))
+        if (target, setting) in recommended:
+            text = row["such as"].rstrip(".")
+            sentences.append(f"{row['cells']} cells of {setting} on {target} warned, such as: {text}.")
+        else:
+            others[setting] = None
+    if others:
+        sentences.append(f'{in_words(list(others))} warned; the table "{table.title}" says of what.')
+    return sentences
+
+
+def banners(results: "StudyResults") -> list[str]:
+    """Return the notes on all numbers of the page: on looser gates, earlier code, clocks and the machine."""
+    sentences = []
+    looser = looser_gold(results.study.gold)
+    if looser:
+        sentences.append(f"The gates of the gold standard are looser than the strict ones: {looser}.")
     earlier = int(results.records["drawn_by"].notna().sum())
     if earlier:
         sentences.append(
@@ -34,7 +78,7 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
             "first draws bit for bit."
         )
     census = census_table(results).data
-    noisy, planned, done = (int(census[name].sum()) if len(census) else 0 for name in ("noisy", "planned", "done"))
+    noisy, planned = (int(census[name].sum()) if len(census) else 0 for name in ("noisy", "planned"))
     share = cpu_share(results)
     if clock_of(results) == PROCESSOR:
         sentences.append(
@@ -45,11 +89,6 @@ def banners(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
         if share >= LEAST_CPU_SHARE:
             sentences.append(f"Times are those of the wall clock, because the median cell had {share:.0%} of a core.")
         sentences += _shared_wall(results, noisy, planned, share)
-    sentences += _doubtful_clocks(results)
-    if done < planned:
-        sentences.append(
-            f"{planned - done} of {planned} planned cells have no result; the table of cells below lists them."
-        )
     return sentences
 
 
@@ -69,17 +108,15 @@ def _shared_wall(results: "StudyResults", noisy: int, planned: int, share: float
     return sentences + _unequal_shares(results)
 
 
-def _gold(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
+def _failed_gates(results: "StudyResults", contests: Sequence[Contest]) -> list[str]:
     sentences = []
-    looser = looser_gold(results.study.gold)
-    if looser:
-        sentences.append(f"The gates of the gold standard are looser than the strict ones: {looser}.")
     for contest in contests:
         report = results.gold_report(contest.target) or {}
         failed = [gate["gate"] for gate in report.get("gates", []) if not gate["passed"]]
         if failed:
             refused = "and was refused" if report.get("status") == "refused" else "and is used anyway"
-            sentences.append(f"The gold standard of {contest.target} failed {enumeration(failed)} {refused}.")
+            target = spelled(contest.target, results.study.names)
+            sentences.append(f"The gold standard of {target} failed {enumeration(failed)} {refused}.")
     return sentences
 
 

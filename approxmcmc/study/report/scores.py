@@ -5,12 +5,13 @@ its interval lies above that of the best, or the interval of their ratio above 1
 the squared error of the gold standard, which could otherwise decide the order. Every other setting is undecided, and
 the page says how many replicates, or draws of the gold standard, would decide it, if this can be predicted. A page
 makes many verdicts, so their intervals hold jointly: each of m verdicts has level 5 % / m (Bonferroni), and its 95 %
-interval is widened on the log scale by the ratio of the normal quantiles.
+interval is widened on the log scale by the ratio of the normal quantiles. :func:`verdicts_of` makes the verdicts of a
+page, all targets and times together, once; every sentence and table of the page reads them from there.
 """
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scipy import special
@@ -28,6 +29,7 @@ IN_SD = ", in posterior sd"
 WITHOUT_TAILS = f"means and spreads{IN_SD}"  # the same, against a gold standard known by its moments
 STANDARD = f"means, spreads and tails{IN_SD}"  # average over all coordinates of the standard estimands
 ALL_ESTIMANDS = f"all estimands{IN_SD}"  # average over all coordinates of the study's own estimands
+ROUNDING = 1e-20  # variance over squared bias; below it, the variance is that of rounding
 MANY_REPLICATES = 1000  # a study that needs more to order two settings may take them as equal
 
 
@@ -44,10 +46,11 @@ class Scores:
     at_budgets
         A row per setting, estimand and time, with risk, bias_sq, variance and ratio to the exact setting, their ends
         ``_lower`` and ``_upper``, the squared error ``floor`` of the gold standard, and the numbers of replicates that
-        delivered and that were planned. Empty without a gold standard.
+        delivered and that were planned; if known, also the numbers of chains that have a draw by then (``drawn``) and
+        that never moved (``stuck``). Empty without a gold standard.
     departures
         A row per setting at the last budget: errors of means and spreads of all coordinates in posterior standard
-        deviations, the time to a tenth of one, and which differences chance does not explain; None if unknown.
+        deviations, and which differences chance does not explain; None if unknown.
     gold_draws
         Number of draws of the gold standard; 0 if unknown.
     over_time, over_data
@@ -162,28 +165,38 @@ class Ranking:
 
     Parameters
     ----------
-    best
-        The setting with least risk; None if no risk is known.
+    known
+        Settings with a risk, in the order of risk: the best one first.
     worse
-        Settings with more risk than the best one, beyond chance; in the order of risk.
-    undecided
-        Settings that may be as good as the best one; in the order of risk.
-    unknown
-        Settings without a risk, because some chain had no draw by then.
+        Those with more risk than the best one, beyond chance.
+    late
+        Settings without a risk, because some chain has no draw by then.
+    stuck
+        Settings whose chains never moved: their draws say nothing, so they are not ranked.
     few
         Whether some known setting has too few replicates for verdicts; then all are undecided.
     """
 
-    best: str | None
+    known: tuple[str, ...] = ()
     worse: tuple[str, ...] = ()
-    undecided: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    late: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
     few: bool = False
 
     @property
-    def known(self) -> list[str]:
-        """The settings with a risk, the best one first."""
-        return [*([] if self.best is None else [self.best]), *self.undecided, *self.worse]
+    def best(self) -> str | None:
+        """The setting with least risk; None if no risk is known."""
+        return self.known[0] if self.known else None
+
+    @property
+    def following(self) -> str | None:
+        """The setting with the next larger risk; None if only one risk is known."""
+        return self.known[1] if len(self.known) > 1 else None
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """Settings that may be as good as the best one, in the order of risk."""
+        return tuple(name for name in self.known[1:] if name not in self.worse)
 
 
 def ranking(table: "pd.DataFrame", exact: str | None, verdicts: int) -> Ranking:
@@ -198,14 +211,53 @@ def ranking(table: "pd.DataFrame", exact: str | None, verdicts: int) -> Ranking:
     verdicts
         Number of verdicts that share one error rate.
     """
-    judged = table[table.risk.notna()].sort_values("risk", kind="stable")
-    unknown = tuple(str(label) for label in table.index if label not in judged.index)
-    if judged.empty:
-        return Ranking(None, unknown=unknown)
-    best, *others = map(str, judged.index)
-    few = bool(judged.replicates.min() < LEAST_REPLICATES)
-    worse = () if few else tuple(name for name in others if is_worse(judged, name, best, exact, verdicts))
-    return Ranking(best, worse, tuple(name for name in others if name not in worse), unknown, few)
+    never_moved = table.get("stuck", 0) >= table["replicates"]
+    moving = table[~never_moved]
+    judged = moving[moving.risk.notna()].sort_values("risk", kind="stable")
+    known = tuple(map(str, judged.index))
+    few = bool((judged.replicates < LEAST_REPLICATES).any())
+    return Ranking(
+        known,
+        worse=() if few else tuple(name for name in known[1:] if is_worse(judged, name, known[0], exact, verdicts)),
+        late=tuple(str(label) for label in moving.index if label not in known),
+        stuck=tuple(map(str, table.index[never_moved])),
+        few=few,
+    )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Verdicts:
+    """The order of the settings of each target at each time: all that a page decides about one estimand.
+
+    Parameters
+    ----------
+    scores
+        The targets.
+    orders
+        The ranking by target and time.
+    count
+        Number of comparisons with a best setting that the rankings make; at least 1.
+    """
+
+    scores: tuple[Scores, ...]
+    orders: Mapping[tuple[str, float], Ranking]
+    count: int
+
+
+def verdicts_of(scores: "Sequence[Scores]", estimand: str = "") -> Verdicts:
+    """Return the verdicts on an estimand, by default the first one, of all targets at all times.
+
+    Together they err in at most 5 % of pages.
+    """
+    judged = tuple(score for score in scores if score.estimands)
+    tables = {
+        (score.target, time): (score.at(estimand or score.estimands[0], time), score.exact)
+        for score in judged
+        for time in score.times
+    }
+    compared = [ranking(*arguments, 1) for arguments in tables.values()]
+    count = max(sum(len(order.known) - 1 for order in compared if order.known and not order.few), 1)
+    return Verdicts(judged, {key: ranking(*arguments, count) for key, arguments in tables.items()}, count)
 
 
 def is_worse(table: "pd.DataFrame", name: str, best: str, exact: str | None, verdicts: int) -> bool:

@@ -11,7 +11,7 @@ from approxmcmc.diagnostics.records import stat_attribute
 from approxmcmc.study.measures import ratio_of_sums
 from approxmcmc.study.report.census import numbers
 from approxmcmc.study.report.clocks import draws_timed
-from approxmcmc.study.report.evidence import Contest
+from approxmcmc.study.report.evidence import Contest, is_stuck
 from approxmcmc.study.report.families import FEW
 from approxmcmc.study.report.intervals import (
     NOTHING,
@@ -23,7 +23,7 @@ from approxmcmc.study.report.intervals import (
 )
 from approxmcmc.study.report.pieces import Table
 from approxmcmc.study.report.predictions import Prediction, predict_setting
-from approxmcmc.study.report.scores import Scores
+from approxmcmc.study.report.scores import ROUNDING, Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
 
 
-ROUNDING = 1e-20  # variance over squared bias; below it, the variance is that of rounding
 PART = 0.5  # share of the data
 DEPARTURES = "How wrong at the last budget"  # title of a table, before the target's name
 
@@ -58,7 +57,7 @@ def risk_table(scores: Scores) -> Table:
     data.loc[rounding, ["variance", "variance_lower", "variance_upper"]] = 0.0
     delivered = [f"{n:.0f}/{planned:.0f}" for n, planned in zip(data.replicates, data.planned, strict=True)]
     data.insert(3, "n/R", delivered)
-    data = data.drop(columns=["replicates", "planned"])
+    data = data.drop(columns=["replicates", "planned", "drawn", "stuck"], errors="ignore")
     what = ""
     if len(scores.estimands) == 1:
         data = data.drop(columns="estimand")
@@ -66,7 +65,7 @@ def risk_table(scores: Scores) -> Table:
     if scores.exact is None:
         data = data.drop(columns=["ratio", "ratio_lower", "ratio_upper"], errors="ignore")
     else:
-        what += f" Ratio: risk over that of {scores.exact}, formed within blocks, paired bootstrap."
+        what += f" Ratio: risk over that of {scores.exact}, the baseline, formed within blocks, paired bootstrap."
     return Table(
         f"Risk at each budget, {scores.target}",
         "Estimates with 95 % bootstrap intervals over replicates; n/R: replicates that finished, of those "
@@ -75,7 +74,7 @@ def risk_table(scores: Scores) -> Table:
         "standard. A setting is missing at a time at which a replicate has no draw. A risk that does not exceed the "
         "floor bounds a ratio on one side only.",
         data,
-        headings={"bias_sq": "bias²", "time": "time (s)", "ratio": "ratio to exact"},
+        headings={"bias_sq": "bias²", "time": "time (s)", "ratio": "ratio to baseline"},
     )
 
 
@@ -87,17 +86,14 @@ def departures_table(scores: Scores) -> Table | None:
         f"{DEPARTURES}, {scores.target}",
         f"From the draws of {scores.times[-1]:.3g} s of a chain, over all coordinates of all parameters. Largest error "
         "of a mean, in posterior standard deviations; posterior standard deviation over that of the gold standard, "
-        "where it is farthest from 1; seconds until the typical error of a mean is a tenth of a posterior standard "
-        "deviation (∞: the bias is larger), with a 95 % bootstrap interval. Differences that chance does not explain, "
-        "and intervals of the first two: all coordinates, quantities and settings of the page share an error rate of "
-        "5 %.",
+        "where it is farthest from 1. Differences that chance does not explain, and intervals: all coordinates, "
+        "quantities and settings of the page share an error rate of 5 %, which is apart from that of the comparisons.",
         scores.departures,
         headings={
             "mean_error": "error of a mean (sd)",
             "mean_at": "of",
             "sd_ratio": "sd / gold standard",
             "sd_at": "of ",
-            "to_tenth_sd": "seconds to 0.1 sd",
             "differs": "differs beyond chance",
         },
         formats={"mean_error": "+.3f", "sd_ratio": ".3f"},
@@ -243,7 +239,9 @@ def convergence_table(contest: Contest) -> Table:
     for label, traces in contest.traces.items():
         shortest = min(trace["posterior"].sizes["draw"] for trace in traces)
         row: dict[str, Any] = {"setting": label, "chains": len(traces), "draws": shortest - shortest // 2}
-        if row["draws"] >= 4:
+        if all(map(is_stuck, traces)):
+            row["R-hat"] = "stuck"
+        elif row["draws"] >= 4:
             draws = np.stack([_flat(trace)[shortest // 2 : shortest] for trace in traces])
             row |= median_range(az.rhat(draws)).columns("R-hat")
             row |= median_range(az.ess(draws, method="bulk")).columns("bulk ESS")
@@ -251,7 +249,8 @@ def convergence_table(contest: Contest) -> Table:
         rows.append(row)
     return Table(
         f"R-hat and effective sample size, {contest.target}",
-        "Each replicate counts as a chain; second half of the draws; median [smallest, largest] over parameters.",
+        "Each replicate counts as a chain; second half of the draws; median [smallest, largest] over parameters. "
+        "Stuck: the chains never moved.",
         pd.DataFrame(rows),
         formats={"R-hat": ".3f", "bulk ESS": ",.0f", "tail ESS": ",.0f"},
     )

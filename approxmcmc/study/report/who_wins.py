@@ -1,15 +1,15 @@
-"""For each data set and time, find the setting with least risk, and those with intervals that overlap its own."""
+"""For each data set and time, show the setting with least risk, and those that may be as good."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.pieces import Figure, Section, Table
-from approxmcmc.study.report.scores import Scores, ranking
+from approxmcmc.study.report.scores import Scores, Verdicts, verdicts_of
 from approxmcmc.study.report.svg import COLOURS, literal, subplots
 from approxmcmc.study.report.wording import estimate_text
 
-NOBODY = "no draw yet"
+NO_DRAW = "no draw yet"
 UNRANKED = "not ranked"
 FAINT = "#9aa1a9"
 
@@ -29,10 +29,10 @@ def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Sect
     if not families or not scores:
         return []
     longest = max(score.times[-1] for score in scores)
-    verdicts = sum(len(score.settings) - 1 for score in scores) * len(scores[0].times)
+    by_estimand = {estimand: verdicts_of(scores, estimand) for score in scores for estimand in score.estimands}
     rows = [
         {"data": score.target, "about": f"{float(f'{longest * share / scores[0].times[-1]:.2g}'):g} s"}
-        | _winner(score, estimand, time, verdicts)
+        | _winner(score, estimand, time, by_estimand[estimand])
         for score in scores
         for estimand in score.estimands
         for share, time in zip(scores[0].times, score.times, strict=True)
@@ -45,8 +45,8 @@ def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Sect
         "The setting with least risk after the given seconds of one chain on one core; the seconds include warm-up, "
         "the search for the mode, the expansion and trials of a choice, but not compilation. Below its name: the time, "
         f"the risk of the {estimand}, averaged over coordinates, with its 95 % bootstrap interval over chains, and the "
-        f"settings with overlapping intervals. All {verdicts} comparisons of a picture are right in at least 19 of 20 "
-        f'pictures. "{UNRANKED}": a setting has fewer than {LEAST_REPLICATES} chains.'
+        f"settings that may be as good. At most one picture of twenty has a wrong one among its "
+        f'{by_estimand[estimand].count} comparisons. "{UNRANKED}": a setting has fewer than {LEAST_REPLICATES} chains.'
     )
     drawn = data[data.estimand == estimand]
     table = data.drop(columns="about")
@@ -55,36 +55,34 @@ def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Sect
             "Who wins",
             pieces=(
                 Figure("Who wins", caption, _grid(drawn, families), drawn),
-                Table("Who wins, all estimands", "The same for every estimand.", table),
+                Table("Who wins, all estimands", "The same for every estimand, with an error rate each.", table),
             ),
         )
     ]
 
 
-def _winner(scores: Scores, estimand: str, time: float, verdicts: int) -> dict[str, Any]:
+def _winner(scores: Scores, estimand: str, time: float, verdicts: Verdicts) -> dict[str, Any]:
     rows = scores.at(estimand, time)
-    judged = rows[rows.risk.notna()]
+    order = verdicts.orders[scores.target, time]
     row = {"after": f"{time:.2g} s", "estimand": estimand, "no less": ""}
     nothing = {"risk": float("nan"), "risk_lower": float("nan"), "risk_upper": float("nan")}
-    if judged.empty:
-        return row | {"winner": NOBODY} | nothing
-    order = ranking(rows, scores.exact, verdicts)
     best = order.best
+    if best is None:
+        return row | {"winner": NO_DRAW} | nothing
     if order.few:
         return row | {"winner": UNRANKED} | nothing
-    near = order.undecided
     return row | {
         "winner": best,
-        "risk": judged.risk[best],
-        "risk_lower": judged.risk_lower[best],
-        "risk_upper": judged.risk_upper[best],
-        "no less": ", ".join(near),
-        "no draw yet in some chain": ", ".join(label for label in rows.index if label not in judged.index),
+        "risk": rows.risk[best],
+        "risk_lower": rows.risk_lower[best],
+        "risk_upper": rows.risk_upper[best],
+        "no less": ", ".join(order.undecided),
+        "no draw yet in some chain": ", ".join(order.late),
     }
 
 
 def _near(names: Any) -> str:
-    """Return words for the settings with intervals that overlap the winner's: their names, or their number."""
+    """Return words for the settings that may be as good as the winner: their names, or their number."""
     listed = names.split(", ") if isinstance(names, str) and names else []
     if not listed:
         return ""

@@ -118,6 +118,18 @@ def estimate_text(value: float, lower: float, upper: float, spec: str = "") -> s
     return " ".join(part for part in estimate(value, lower, upper, spec) if part)
 
 
+def brief(seconds: float) -> str:
+    """Return seconds with at most three significant digits, as short as they are.
+
+    Examples
+    --------
+    >>> brief(0.21972), brief(3.0), brief(1234.5)
+    ('0.22', '3', '1,230')
+    """
+    rounded = float(f"{seconds:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 100.0 else f"{rounded:g}"
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun, such as "1 chain" or "8 chains"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
@@ -133,8 +145,8 @@ def naming(labels: Iterable[str], names: Mapping[str, str]) -> Callable[[str], s
     Examples
     --------
     >>> worded = naming(["walk", "t_test", "walk[scale=2]"], {"walk": "random walk", "t_test": "sequential test"})
-    >>> worded("walk"), worded("walk, t_test"), worded("a walk")
-    ('random walk', 'random walk, sequential test', 'a walk')
+    >>> worded("walk"), worded("walk, t_test"), worded("a walk"), worded("Cost, walk")
+    ('random walk', 'random walk, sequential test', 'a walk', 'Cost, random walk')
     >>> worded(r"walk\[scale=2\] and t_test")
     'random walk [scale 2] and sequential test'
     """
@@ -149,6 +161,8 @@ def naming(labels: Iterable[str], names: Mapping[str, str]) -> Callable[[str], s
         parts = [text] if text in words else LIST.split(text)
         if all(part in words for part in parts):
             return ", ".join(words[part] for part in parts)
+        if len(parts) == 2 and parts[1] in words:  # a title that ends with its target
+            return f"{worded(parts[0])}, {words[parts[1]]}"
         return pattern.sub(lambda match: codes[match[1]], text) if pattern else text
 
     return worded
@@ -185,8 +199,8 @@ def _fixed(value: float, exponent: int) -> str:
     return f"{value:,.{max(0, 2 - exponent)}f}".replace("-", "−")
 
 
-def data_order(contests: "Iterable[Contest]") -> str:
-    """Return a sentence that lists the settings by the order in which their decisions read the data.
+def data_order(contests: "Iterable[Contest]", names: Mapping[str, str]) -> str:
+    """Return a sentence that lists the settings, by their names, by the order in which their decisions read the data.
 
     The name of the target is added to a setting if there are several targets.
     """
@@ -194,7 +208,9 @@ def data_order(contests: "Iterable[Contest]") -> str:
     listed: dict[str, list[str]] = {}
     for contest in contests:
         for label, traces in contest.traces.items():
-            name = f"{label} on {contest.target}" if len(contests) > 1 else label
+            name = spelled(label, names)
+            if len(contests) > 1:
+                name = f"{name} on {spelled(contest.target, names)}"
             listed.setdefault(words(traces[0]["posterior"].attrs), []).append(name)
     if len(listed) == 1:
         return f"{next(iter(listed))} (all settings)"

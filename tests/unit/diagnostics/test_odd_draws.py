@@ -208,11 +208,11 @@ CELLS = {
     ),
     "weight": (
         *("not checked: the draws carry weights", None),
-        r"the mean of theta\[.\] is off by \+0\.\d+ posterior sd, and 1 more",
+        r"the mean of theta\[.\] is off by \+0\.\d+ posterior sd, and 1 more mean differs",
         *(WEIGHTS, WEIGHTS, WEIGHTS, WEIGHTS, None, None, None, None),
     ),
     "log_weight": (
-        *(None, None, r"the mean of theta\[.\] is off by \+0\.\d+ posterior sd, and 1 more"),
+        *(None, None, r"the mean of theta\[.\] is off by \+0\.\d+ posterior sd, and 1 more mean differs"),
         *(WEIGHTS, WEIGHTS, WEIGHTS, WEIGHTS, None, None, None, None),
     ),
     "padded": (None, None, None, PADDING, PADDING, PADDING, PADDING, None, None, None, None),

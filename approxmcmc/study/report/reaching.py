@@ -1,0 +1,118 @@
+"""Seconds until the typical error is a tenth of a posterior standard deviation, read off the curves of the page.
+
+An error of a tenth is that of 100 independent draws. A curve reaches it at the time from which on it stays below; the
+ends of the interval are the times at which the ends of its band do. Beyond the end of a curve the variance is taken to
+fall as one over the time of drawing, while the squared bias stays; such seconds are called extrapolated. A setting
+without seconds has the reason in their place.
+"""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from approxmcmc.diagnostics.standard import MEANS, TENTH, extrapolated
+from approxmcmc.study.report.intervals import NOTHING, Interval
+from approxmcmc.study.report.scores import Ranking, Scores, unit_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MEASURED = "measured"
+EXTRAPOLATED = "extrapolated"
+TOO_BIASED = "not reached: its bias is larger"
+LEVEL = "not reached: more time does not change it"
+NEVER_MOVED = "it never moved"
+NO_CURVE = "some chain has no draw"
+
+
+def reaching(scores: Scores, order: Ranking) -> "pd.DataFrame":
+    """Return a row per setting and estimand in posterior sds: the seconds with their ends, and how they are known.
+
+    The estimands are the first one and the means. Empty without curves, or if no estimand is in posterior sds.
+    """
+    import pandas as pd
+
+    curves = scores.over_time
+    columns = ["setting", "estimand", "seconds", "seconds_lower", "seconds_upper", "how"]
+    if curves is None or curves.empty:
+        return pd.DataFrame(columns=columns)
+    estimands = [name for name in dict.fromkeys([scores.estimands[0], MEANS]) if unit_of(name)]
+    rows = []
+    for estimand in estimands:
+        for setting in scores.settings:
+            curve = curves[(curves.estimand == estimand) & (curves.setting == setting) & curves.risk.notna()]
+            if setting in order.stuck:
+                seconds, how = NOTHING, NEVER_MOVED
+            else:
+                seconds, how = time_to(TENTH, curve.sort_values("time"))
+            rows.append([setting, estimand, *seconds, how])
+    return pd.DataFrame([row for row in rows if row[1] in set(curves.estimand)], columns=columns)
+
+
+def time_to(tolerance: float, curve: "pd.DataFrame") -> tuple[Interval, str]:
+    """Return the time from which on the error on a curve stays below a tolerance, and how it is known.
+
+    Parameters
+    ----------
+    tolerance
+        In the unit of the error, the root of the risk.
+    curve
+        Rows in the order of ``time`` with risk, bias_sq and variance and their ends, none of them missing.
+
+    Examples
+    --------
+    A risk of 1 / t is .01 after 100 s:
+
+    >>> import pandas as pd
+    >>> t = pd.Series([10.0, 40.0, 160.0])
+    >>> risks = {f"{name}{end}": 1 / t for name in ("risk", "variance") for end in ("", "_lower", "_upper")}
+    >>> curve = pd.DataFrame({"time": t, "bias_sq": 0.0, "bias_sq_lower": 0.0, "bias_sq_upper": 0.0} | risks)
+    >>> seconds, how = time_to(0.1, curve)
+    >>> round(seconds.value, 6), how
+    (100.0, 'measured')
+    """
+    if curve.empty:
+        return NOTHING, NO_CURVE
+    times = curve["time"].to_numpy(dtype=np.float64)
+    ends = [_stays_below(tolerance**2, times, curve[f"risk{end}"].to_numpy()) for end in ("", "_lower", "_upper")]
+    last = curve.iloc[-1]
+    if math.isfinite(ends[0]):
+        how = MEASURED
+    elif last.bias_sq_lower > tolerance**2:
+        return NOTHING, TOO_BIASED
+    elif len(curve) > 1 and last.risk == curve.risk.iloc[0]:  # a fitted distribution
+        return NOTHING, LEVEL
+    else:
+        how = EXTRAPOLATED
+    beyond = [_beyond(tolerance, times, last, end) for end in ("", "_lower", "_upper")]
+    seconds = [other if math.isinf(end) else end for end, other in zip(ends, beyond, strict=True)]
+    return Interval(*seconds), how
+
+
+def _stays_below(square: float, times: np.ndarray, risks: np.ndarray) -> float:
+    """Return when a curve falls below a level for good, on a line between its points in logarithms.
+
+    Infinite if it ends above, NaN if it is unknown.
+    """
+    if np.isnan(risks).any():
+        return math.nan
+    above = np.flatnonzero(risks > square)
+    if not len(above):
+        return float(times[0])
+    k = int(above[-1])
+    if k == len(times) - 1:
+        return math.inf
+    next_risk = float(risks[k + 1])
+    if next_risk <= 0.0:  # not on a log scale
+        return float(times[k + 1])
+    share = math.log(risks[k] / square) / math.log(risks[k] / next_risk)
+    return float(times[k] * (times[k + 1] / times[k]) ** share)
+
+
+def _beyond(tolerance: float, times: np.ndarray, last: Any, end: str) -> float:
+    """Return when the error would be the tolerance after the end of a curve, from one end of bias and variance."""
+    start = float(times[0]) if len(times) > 1 else 0.0
+    length = float(times[-1]) - start
+    parts = [np.array([float(getattr(last, f"{name}{end}"))]) for name in ("bias_sq", "variance")]
+    return max(start + float(extrapolated(*parts, tolerance, length)[0]), float(times[-1]))
