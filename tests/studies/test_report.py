@@ -412,13 +412,13 @@ def test_box_and_table_tell_one_family_of_verdicts():
     )
     assert (order.late, order.stuck) == (("late",), ("stuck",))
     table = use_table(verdicts).data.set_index("time")
-    assert list(table.loc[3.0, ["use", "next", "undecided", "worse", "late", "failed"]]) == [
+    assert list(table.loc[3.0, ["use", "next", "undecided", "worse", "late", "stuck"]]) == [
         *("best", "close", "close", "middle and far", "late", "stuck"),
     ]
     assert table.loc[0.3, "next"] == "far" and table.loc[0.3, "worse"] == "far"
     answer = answer_of(scores)
     assert answer[1].startswith("With 0.3 s, use best: its typical error 1") and "Next is far" in answer[1]
-    assert "Failed, so not ranked: stuck, whose chains never moved." in answer
+    assert "Failed, so not ranked: stuck, because the chains never moved (stuck)." in answer
     assert any(text.startswith("Worse beyond chance: middle 4.5") and "close" not in text for text in answer)
     assert any(text.startswith("Undecided: whether close (") for text in answer)
     assert "4 times a setting is compared with the best one" in answer[-1]

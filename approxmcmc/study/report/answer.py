@@ -178,15 +178,18 @@ def _worse(table: Any, order: Ranking, estimand: str) -> list[str]:
 
 
 def _mostly(row: Any) -> str:
-    """Return whether most of a risk is bias or scatter, if its intervals say so."""
-    if row.bias_sq_lower > row.variance_upper:
-        return ", mostly bias"
-    return ", mostly scatter of its chains" if row.bias_sq_upper < row.variance_lower else ""
+    """Return how much of a risk is bias, as far as its intervals say; "" if they are unknown."""
+    if math.isnan(row.bias_sq_lower):
+        return ""
+    if row.bias_sq_lower <= 0.0:
+        return ", no bias shown"
+    return ", mostly bias" if row.bias_sq_lower > row.variance_upper else ", partly bias"
 
 
 def _never_moved(table: Any, order: Ranking) -> list[str]:
     """Return sentences on the settings with chains that never moved."""
-    failed = [f"Failed, so not ranked: {in_words(order.stuck)}, whose chains never moved."] if order.stuck else []
+    stuck = in_words(order.stuck) if order.stuck else ""
+    failed = [f"Failed, so not ranked: {stuck}, because the chains never moved (stuck)."] if stuck else []
     if "stuck" not in table:
         return failed
     others = table[(table.stuck > 0) & ~table.index.isin(order.stuck)]
@@ -431,7 +434,7 @@ def use_table(verdicts: Verdicts) -> Table | None:
         USE,
         f'Typical error: root of the risk, {"; ".join(map(words_of, what))}, with its 95 % interval. "next": the '
         "setting with the next larger risk. Undecided: settings that may be as good. Late: some chain has no draw by "
-        "then. Failed: the chains never moved. Seconds include tuning, not compilation. The table compares "
+        "then. Stuck: the chains never moved. Seconds include tuning, not compilation. The table compares "
         f"{verdicts.count} times a setting with the best one; at most one such table of twenty calls one worse that is "
         "not.",
         data.drop(columns="target") if len(judged) == 1 else data,
@@ -453,7 +456,7 @@ def _row(scores: Scores, time: float, verdicts: Verdicts) -> dict[str, Any]:
         "undecided": few if order.few else _listed(order.undecided),
         "worse": _listed(order.worse),
         "late": _listed(order.late),
-        "failed": _listed(order.stuck),
+        "stuck": _listed(order.stuck),
     }
 
 
@@ -478,7 +481,8 @@ def reaching_table(verdicts: Verdicts) -> Table | None:
         "Seconds to a tenth of a posterior sd",
         f"Seconds of a chain from which on the typical error stays below {TENTH:g} posterior sd, the error of 100 "
         "independent draws. Measured: where the curve of the figure below falls under that level, with the times at "
-        "which the ends of its 95 % band do. Extrapolated: beyond the end of the curve, if the variance falls as one "
-        "over the time and the bias stays as it is; so are ends of intervals that are beyond it.",
+        "which the ends of its 95 % band do; if it begins below, its first point. Extrapolated: beyond the end of the "
+        "curve, if the variance falls as one over the time and the bias stays as it is; so are ends of intervals that "
+        "are beyond it.",
         data.drop(columns="target") if len(frames) == 1 else data,
     )
