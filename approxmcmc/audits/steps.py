@@ -21,6 +21,7 @@ it, and audits only check the draws.
 """
 
 import copy
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -35,7 +36,7 @@ from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.engine.terms.batches import scale_of
 from approxmcmc.engine.terms.evidence import Evidence
 from approxmcmc.engine.terms.term_table import Partition, some_rows, write_pair
-from approxmcmc.sampling.chain import new_draw
+from approxmcmc.sampling.chain import Loop, new_draw
 from approxmcmc.targets.all_rows import AllRows
 
 FEW_ROWS = 16  # audits may read one row in 16
@@ -81,7 +82,7 @@ class TestedSteps(Auditor):
         rows: AllRows,
         test: CompiledTest,
         judge: Judge,
-        step: Callable[..., int],
+        loop: Loop,
         refresh: Callable[[Any], None],
         state: Any,
         rng: np.random.Generator,
@@ -90,13 +91,19 @@ class TestedSteps(Auditor):
         self.rows = rows
         self.test = test
         self.judge = judge
-        self.step = step
+        self.loop = loop
         self.state = state
         self.rng = rng
         self.refresh = refresh
         self.partition = partition
         self.reads_few = False
         self.clear = True
+
+    @functools.cached_property
+    def step(self) -> Callable[..., int]:
+        """The loop of the chain that proposes."""
+        rng = self.rng
+        return self.loop.of_chain(Streams(rng, rng, rng, rng, rng), self.state, new_draw())
 
     @property
     def share(self) -> float:
@@ -168,14 +175,13 @@ class TestedSteps(Auditor):
     def propose(self, theta: np.ndarray) -> tuple[np.ndarray, float] | None:
         """Return theta' and log q(theta|theta') - log q(theta'|theta); None if the proposal has no valid density."""
         state = self.state
-        rng = self.rng
         state.theta[:] = theta
         self.refresh(state.proposal)  # the velocity at a draw is not stored: draw a new one
         state.log_prior[0] = math.inf  # with this value the step rejects theta' without a test
         draws = np.empty((1, theta.size))
         counts = np.empty((1, len(COUNT_NAMES)), dtype=np.int64)
         values = np.empty((1, len(VALUE_NAMES)))
-        steps_made = self.step(Streams(rng, rng, rng, rng, rng), state, new_draw(), 1, 1, draws, counts, values)
+        steps_made = self.step(1, 1, draws, counts, values)
         return (state.proposed, float(state.log_q_ratio[0])) if steps_made else None
 
     def decide(

@@ -16,6 +16,7 @@ The state of a chain is a named tuple that the sampler defines. This module uses
 and `clock`, a :class:`Clock`.
 """
 
+import functools
 import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -43,6 +44,7 @@ from approxmcmc.engine.compiler.generators import ADDRESSES, addresses, generato
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.python_call import raise_kept
 from approxmcmc.engine.compiler.vectors import assign
+from approxmcmc.engine.compiler.words import AddressOf, Words, value_at
 from approxmcmc.sampling.memory import leaves
 
 STAYED = 0
@@ -174,19 +176,14 @@ def make_chain(step: Callable[..., int]) -> Callable[..., int]:
 
 @cached_by_content(maxsize=64)
 def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
-    """Return the loop as a function that gets the addresses of its generators in place of the generators."""
+    """Return the loop as a function that gets one address in place of generators, state and unfinished draw.
+
+    Numba's code that reads a state from Python, array by array, would be a fifth of what is compiled.
+    """
     advance = compiled(inline="always")(advance)  # two functions would be optimised twice
 
-    def enter(
-        generators: Any,
-        state: Any,
-        unfinished: UnfinishedDraw,
-        steps: int,
-        thin: int,
-        draws: np.ndarray,
-        counts: np.ndarray,
-        values: np.ndarray,
-    ) -> int:
+    def enter(chain: Any, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
+        generators, state, unfinished = value_at(chain)
         streams = Streams(
             generator_at(generators.proposal),
             generator_at(generators.uniform),
@@ -200,20 +197,28 @@ def make_entry(advance: Callable[..., int]) -> Callable[..., int]:
 
 
 class Loop:
-    """The loop around a step, ``loop(streams, state, unfinished, steps, thin, draws, counts, values) -> steps made``.
+    """The loop around a step, for chains whose states have the type of a template `state`.
 
-    The loop was compiled for a template `state`. Arrays that the template shares with a chain, such as data and tables,
+    `advance` is the function of `make_chain`, or, if `kind` is given, its compiled form, which takes an address of that
+    type in place of its first three arguments. Arrays that the template shares with a chain, such as data and tables,
     are used by many chains on many threads, so no step writes to them.
     """
 
-    def __init__(self, advance: Callable[..., int], state: Any) -> None:
+    def __init__(self, advance: Callable[..., int], state: Any, kind: Any = None) -> None:
         self.advance = advance
+        self.kind = kind
         # Only weak references are stored, so that the template's arrays, some as long as the data, can be released.
         self.shared = [weakref.ref(leaf) for _, leaf in leaves(state) if isinstance(leaf, np.ndarray)]
 
-    def __call__(self, streams: Streams, *arguments: Any) -> int:
-        """Advance a chain by some steps; return the number of steps made."""
-        return self.advance(streams, *arguments)
+    def of_chain(self, streams: Streams, state: Any, unfinished: UnfinishedDraw) -> Callable[..., int]:
+        """Return the loop of one chain, ``advance(steps, thin, draws, counts, values) -> steps made``.
+
+        Steps change the arrays of `state`, and the numbers in it are read once, here.
+        """
+        if self.kind is None:
+            return functools.partial(self.advance, streams, state, unfinished)
+        chain = Words(self.kind, (Streams._make(map(addresses, streams)), state, unfinished))
+        return lambda *arguments: self.advance(chain.address, *arguments)
 
     def memory(self, state: Any, fixed: Sequence[np.ndarray]) -> dict[str, Any]:
         """Return the numbers and arrays of a chain's `state` by name, each array once.
@@ -238,13 +243,9 @@ def compile_chain(step: Callable[..., int], state: Any) -> Loop:
     if config.DISABLE_JIT:
         return Loop(make_chain(step), state)
     generators = nb.BaseTuple.from_types([ADDRESSES] * len(Streams._fields), Streams)
-    signature = nb.int64(generators, type_of(state), type_of(new_draw()), nb.int64, nb.int64, MATRIX, COUNTS, MATRIX)
-    loop = entry_point(kernel(make_entry(make_chain(step)), signature, allocates=False), signature)
-
-    def advance(streams: Streams, *arguments: Any) -> int:
-        return loop(Streams._make(map(addresses, streams)), *arguments)
-
-    return Loop(advance, state)
+    kind = nb.Tuple([generators, type_of(state), type_of(new_draw())])
+    signature = nb.int64(AddressOf(kind), nb.int64, nb.int64, MATRIX, COUNTS, MATRIX)
+    return Loop(entry_point(kernel(make_entry(make_chain(step)), signature, allocates=False), signature), state, kind)
 
 
 class CompiledChain:
@@ -269,13 +270,23 @@ class CompiledChain:
     ) -> None:
         self.loop = loop
         self.streams = streams
-        self.state = state
         self.unfinished = new_draw()
+        self.state = state
         self.auditor = auditor
         self.fixed = fixed
         self.explain_failure = explain
         self.adapted = describe
         self.start_evaluations = start_evaluations
+
+    @property
+    def state(self) -> Any:
+        """The state, a named tuple; another one in its place must have the same type."""
+        return self._state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self._state = state
+        self._advance: Callable[..., int] | None = None  # the loop of this chain, made by its first call
 
     @property
     def proposed(self) -> np.ndarray:
@@ -289,7 +300,9 @@ class CompiledChain:
 
     def advance(self, steps: int, thin: int, draws: np.ndarray, counts: np.ndarray, values: np.ndarray) -> int:
         """Make `steps` steps and record every `thin`-th state; return the steps made."""
-        n_made = int(self.loop(self.streams, self.state, self.unfinished, steps, thin, draws, counts, values))
+        if self._advance is None:
+            self._advance = self.loop.of_chain(self.streams, self.state, self.unfinished)
+        n_made = int(self._advance(steps, thin, draws, counts, values))
         raise_kept()  # an exception in a Python function that the kernels called
         return n_made
 

@@ -63,8 +63,8 @@ def move_both_by_trajectory(
     there, log_ratio = follow_trajectory(state, x, step, steps, count)
     there_y, log_ratio_y = follow_trajectory(other, y, step, steps, count)
     u = rng.random()
-    move_or_stay(state, x, there, log_ratio, u)
-    move_or_stay(other, y, there_y, log_ratio_y, u)
+    move_or_stay(state.value, x, state.position, there, log_ratio, u)
+    move_or_stay(other.value, y, other.position, there_y, log_ratio_y, u)
 
 
 @compiled
@@ -82,8 +82,8 @@ def move_both_by_walk(
     there, log_ratio = follow_walk(state, x, step, count)
     there_y, log_ratio_y = follow_walk(other, y, step, count)
     u = rng.random()
-    move_or_stay(state, x, there, log_ratio, u)
-    move_or_stay(other, y, there_y, log_ratio_y, u)
+    move_or_stay(state.value, x, state.position, there, log_ratio, u)
+    move_or_stay(other.value, y, other.position, there_y, log_ratio_y, u)
 
 
 @compiled
@@ -248,9 +248,9 @@ def kernel_named(name: str) -> SurrogateKernel:
 
 
 @compiled
-def adapt(state: SurrogateState, acceptance: float, step: int, wanted: float) -> None:
+def adapt(log_step: np.ndarray, acceptance: float, step: int, wanted: float) -> None:
     """Change the log step towards the target rate `wanted`, less with each `step`, which counts from 0."""
-    state.log_step[0] += (acceptance - wanted) * min(FASTEST, 2.0 / (step + 1.0) ** 0.6)
+    log_step[0] += (acceptance - wanted) * min(FASTEST, 2.0 / (step + 1.0) ** 0.6)
 
 
 class TunedState(NamedTuple):
@@ -277,8 +277,10 @@ def make_tuned_step(move: Callable[..., float]) -> Callable[..., int]:
         before = surrogate.value[0]
         assign(state.proposed, state.theta)
         acceptance = move(streams.proposal, surrogate, state.proposed, count)
-        adapt(surrogate, acceptance, state.clock.steps[0], state.wanted)
-        stay_if_out_of_reach(surrogate, state.looks_to_reject, state.theta, state.proposed, before, count)
+        adapt(surrogate.log_step, acceptance, state.clock.steps[0], state.wanted)
+        stay_if_out_of_reach(
+            surrogate.value, state.looks_to_reject, surrogate.n_rows, state.theta, state.proposed, before, count
+        )
         if math.isnan(surrogate.value[0]):
             return FAILED
         assign(state.theta, state.proposed)

@@ -99,11 +99,11 @@ def push(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarra
 
 
 @compiled
-def drift(state: SurrogateState, theta: np.ndarray, step: float) -> None:
-    """Move theta in place along the momentum: theta <- theta + step B' p, B = ``state.basis``."""
-    for k in range(state.momentum.shape[0]):
-        row = state.basis[k]
-        distance = step * state.momentum[k]
+def drift(momentum: np.ndarray, basis: np.ndarray, theta: np.ndarray, step: float) -> None:
+    """Move theta in place along the momentum: theta <- theta + step B' p, B = `basis`."""
+    for k in range(momentum.shape[0]):
+        row = basis[k]
+        distance = step * momentum[k]
         for j in range(theta.shape[0]):
             theta[j] += distance * row[j]
 
@@ -118,48 +118,50 @@ def kinetic_energy(momentum: np.ndarray) -> float:
 
 
 @compiled
-def jittered_step(rng: np.random.Generator, state: SurrogateState) -> float:
+def jittered_step(rng: np.random.Generator, log_step: np.ndarray) -> float:
     """Return the tuned step times a random factor between 0.9 and 1.1."""
-    return math.exp(state.log_step[0]) * (1.0 + JITTER * (2.0 * rng.random() - 1.0))
+    return math.exp(log_step[0]) * (1.0 + JITTER * (2.0 * rng.random() - 1.0))
 
 
 @compiled
-def move_or_stay(state: SurrogateState, theta: np.ndarray, there: float, log_ratio: float, u: float) -> float:
-    """Move theta to ``state.position``, at which S is `there`, if u < a = min(1, exp(log_ratio)); return a.
+def move_or_stay(
+    value: np.ndarray, theta: np.ndarray, position: np.ndarray, there: float, log_ratio: float, u: float
+) -> float:
+    """Move theta, and S there in `value`, to `position` with S = `there` if u < a = min(1, exp(log_ratio)); return a.
 
     If `log_ratio` is NaN, theta moves there with S = NaN, unless it has met such a point before, and a is 0.
     """
     acceptance = metropolis_probability(log_ratio)
     decision = decision_on(u, acceptance)
     if decision == ACCEPT:
-        assign(theta, state.position)
-        state.value[0] = there
+        assign(theta, position)
+        value[0] = there
     elif decision == UNDECIDED:
         acceptance = 0.0
-        if not math.isnan(state.value[0]):
-            assign(theta, state.position)
-            state.value[0] = math.nan
+        if not math.isnan(value[0]):
+            assign(theta, position)
+            value[0] = math.nan
     return acceptance
 
 
 @compiled
 def stay_if_out_of_reach(
-    state: SurrogateState, look: Any, theta: np.ndarray, proposed: np.ndarray, before: float, count: np.ndarray
+    value: np.ndarray, look: Any, n_rows: int, theta: np.ndarray, proposed: np.ndarray, before: float, count: np.ndarray
 ) -> None:
     """End a transition from theta, where S is `before`, to `proposed`: go back if S is undefined out of reach.
 
-    ``look()`` is `looks_to_reject` for the two points and S.
+    `value` (1,) is S at `proposed`, which reads `n_rows` rows; ``look()`` is `looks_to_reject` for the two points.
     """
-    if math.isnan(state.value[0]) and is_out_of_reach(look, state.n_rows, 0, count):
+    if math.isnan(value[0]) and is_out_of_reach(look, n_rows, 0, count):
         assign(proposed, theta)
-        state.value[0] = before
+        value[0] = before
 
 
 @compiled
 def trajectory_of(rng: np.random.Generator, state: SurrogateState) -> tuple[float, int]:
     """Draw ``state.momentum``, and return the length of each step and the number of steps of a trajectory."""
     draw_velocity(rng, state.momentum)
-    step = jittered_step(rng, state)
+    step = jittered_step(rng, state.log_step)
     length = state.length * (SHORTEST + (LONGEST - SHORTEST) * rng.random())
     return step, min(MOST_STEPS, max(1, int(length / step + 0.5)))
 
@@ -182,7 +184,7 @@ def follow_trajectory(
     for k in range(steps):
         if not kinetic < FARTHEST:
             break
-        drift(state, position, step)
+        drift(momentum, state.basis, position, step)
         push(state, position, step if k < steps - 1 else 0.5 * step, count)
         kinetic = kinetic_energy(momentum)
     if kinetic >= FARTHEST:
@@ -199,21 +201,21 @@ def move_by_trajectory(rng: np.random.Generator, state: SurrogateState, theta: n
     """Make one Hamiltonian trajectory, and accept its end or stay; return the acceptance probability."""
     step, steps = trajectory_of(rng, state)
     there, log_ratio = follow_trajectory(state, theta, step, steps, count)
-    return move_or_stay(state, theta, there, log_ratio, rng.random())
+    return move_or_stay(state.value, theta, state.position, there, log_ratio, rng.random())
 
 
 @compiled
 def step_of_walk(rng: np.random.Generator, state: SurrogateState) -> float:
     """Draw a direction into ``state.momentum``, and return the length of the step of a random walk."""
     draw_velocity(rng, state.momentum)
-    return jittered_step(rng, state)
+    return jittered_step(rng, state.log_step)
 
 
 @compiled
 def follow_walk(state: SurrogateState, theta: np.ndarray, step: float, count: np.ndarray) -> tuple[float, float]:
     """Write theta plus `step` times the drawn direction to ``state.position``; return S there, and the log ratio."""
     assign(state.position, theta)
-    drift(state, state.position, step)
+    drift(state.momentum, state.basis, state.position, step)
     there = state.log_density(state.position)
     count[EVALUATIONS] += state.n_rows
     return there, log_ratio_of(0.0, state.value[0], there)
@@ -223,7 +225,7 @@ def follow_walk(state: SurrogateState, theta: np.ndarray, step: float, count: np
 def move_by_walk(rng: np.random.Generator, state: SurrogateState, theta: np.ndarray, count: np.ndarray) -> float:
     """Make one step of a random walk, and accept it or stay; return the acceptance probability."""
     there, log_ratio = follow_walk(state, theta, step_of_walk(rng, state), count)
-    return move_or_stay(state, theta, there, log_ratio, rng.random())
+    return move_or_stay(state.value, theta, state.position, there, log_ratio, rng.random())
 
 
 @compiled

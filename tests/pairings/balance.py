@@ -145,7 +145,7 @@ def sums_of_steps(step: Any, restart: Any, note: Any, chain: Any, place: Any, n:
     loop = compile_chain(compiled(inline="always")(again), state)
     counts, values = np.empty((n, len(COUNT_NAMES)), np.int64), np.empty((n, len(VALUE_NAMES)))
     draws = np.empty((n, len(state.theta)))
-    assert loop(chain.streams, state, new_draw(), n, 1, draws, counts, values) == n, chain.explain_failure()
+    assert loop.of_chain(chain.streams, state, new_draw())(n, 1, draws, counts, values) == n, chain.explain_failure()
     return state.sums
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types as nb
+from numba import typeof, types as nb
 from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.experimental.function_type import _get_jit_address, _get_wrapper_address
@@ -82,6 +82,8 @@ def words(kind: Any, value: Any) -> Iterator[int]:
     elif isinstance(kind, nb.FunctionType):
         yield from (_get_wrapper_address(value, kind.signature), _get_jit_address(value, kind.signature), id(value))
     elif isinstance(kind, nb.Array):
+        if value.dtype != as_dtype(kind.dtype) or value.ndim != kind.ndim or typeof(value).layout != kind.layout:
+            raise TypeError(f"a kernel reads {kind} here, found {value.dtype} of shape {value.shape}")
         yield from (value.ctypes.data, *value.shape, *(stride % (1 << 64) for stride in value.strides))
     elif not isinstance(kind, nb.NoneType):
         number = np.array(value, as_dtype(kind)).tobytes()

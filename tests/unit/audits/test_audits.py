@@ -24,6 +24,7 @@ from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Auditor, SamplingResu
 from approxmcmc.engine.streams import streams
 from approxmcmc.engine.terms.term_table import Partition, table_of_terms
 from approxmcmc.errors import SamplingWarning
+from approxmcmc.sampling.chain import Loop
 from tests.models import logistic, normal_loglik, normal_logprior, normal_mean
 from tests.planting import plain
 
@@ -355,7 +356,9 @@ class Steps:
             threshold_form="one", state_at=lambda number: f"state at {number}", records=("audited_mu_std",)
         )
         judge = Judge("metropolis", temperature, replicate, table_of_terms(n_obs, 1))
-        self.audit = AuditsOfATest(rows, test, judge, step, lambda proposal: None, state, np.random.default_rng(0))
+        self.audit = AuditsOfATest(
+            rows, test, judge, Loop(step, state), lambda proposal: None, state, np.random.default_rng(0)
+        )
 
     def differences(self, here, there, some=None):
         self.read.append(len(self.terms) if some is None else len(some))

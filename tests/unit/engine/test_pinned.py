@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from numba import config
+from numba import config, typeof
 
 from approxmcmc.engine.compiler.compilations import compiled_so_far
 from approxmcmc.engine.compiler.pinned import with_context
+from approxmcmc.engine.compiler.words import length, words
 from approxmcmc.engine.terms.batches import LOG_PRIOR
 
 THETA = np.array([1.0, 2.0])
@@ -89,3 +90,12 @@ def test_a_free_place_serves_the_next_context_without_compiling() -> None:
     assert hold(2)(THETA) == pytest.approx(expected(2), rel=1e-13)
     assert hold(3)(THETA) == pytest.approx(expected(3), rel=1e-13)
     assert config.DISABLE_JIT or compiled_so_far().kernels == compiled
+
+
+@pytest.mark.parametrize("wrong", [np.zeros(3, np.float32), np.zeros((3, 1)), np.zeros(6)[::2]])
+def test_an_array_of_another_type_is_not_written_as_words(wrong):
+    """A kernel would read its memory as if it had the type that it was compiled for."""
+    kind = typeof(np.zeros(3))
+    assert len(list(words(kind, np.zeros(3)))) == length(kind)
+    with pytest.raises(TypeError, match=r"a kernel reads array\(float64, 1d, C\) here, found"):
+        list(words(kind, wrong))

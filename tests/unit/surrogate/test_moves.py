@@ -10,7 +10,7 @@ from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import OUT_OF_REACH
 from approxmcmc.surrogate.kernels import kernel_named
 from approxmcmc.surrogate.moves import SurrogateState
-from approxmcmc.surrogate.transition import TransitionState, make_couple, make_propose
+from approxmcmc.surrogate.transition import Ends, TransitionState, make_couple, make_propose
 from tests.planting import plain
 
 WALL = 5.0
@@ -56,7 +56,8 @@ def surrogate(beyond, curvature, *, across=False, slope_beyond=0.0):
 
 def transition_of(state):
     here, there = np.full((2, 1), math.nan)
-    return TransitionState(state, lambda: looks_to_reject(state.log_density, here, there), 1, here, there, np.empty(2))
+    ends = Ends(here, there, np.empty(2), lambda: looks_to_reject(state.log_density, here, there))
+    return TransitionState(state, 1, ends)
 
 
 def proposals(kernel, beyond, curvature, seeds=60, **settings):
