@@ -301,7 +301,7 @@ def _other_estimands(scores: Scores, order: Ranking) -> list[str]:
     for estimand in scores.estimands[1:]:
         table = scores.at_last_budget(estimand)
         judged = table[table.risk.notna() & table.index.isin(order.known)]
-        if best in judged.index and (least := str(judged.risk.idxmin())) != best:
+        if best is not None and best in judged.index and (least := str(judged.risk.idxmin())) != best:
             errors = [f"{name} {_error(table, name, estimand)}" for name in (least, best)]
             parts.append(f"{words_of(estimand)} {errors[0]} ({errors[1]})")
     if not parts:

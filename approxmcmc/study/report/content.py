@@ -330,9 +330,7 @@ def census_section(results: "StudyResults", judged: Sequence[Contest]) -> Sectio
     """Return the section with the census, all failures, and the risks if failures count as infinite risk."""
     failures = census.failures_table(results)
     warned = census.warnings_table(results)
-    text = (
-        () if failures else ("Every planned cell that ran has a result, so no risk depends on how failed cells count.",)
-    )
+    text = () if failures else ("Every cell that ran has a result, so no risk depends on how failed cells count.",)
     sensitive = map(tables.sensitivity_table, judged) if failures else ()
     pieces = [census.census_table(results), failures, *sensitive, warned]
     return Section("Census", text, pieces=tuple(piece for piece in pieces if piece is not None))

@@ -52,7 +52,7 @@ def _of_samplers(results: "StudyResults", recommended: Collection[tuple[str, str
     if table is None:
         return []
     sentences = []
-    others = {}
+    others: dict[str, None] = {}
     for row in table.data.to_dict("records"):
         target, setting = (spelled(row[name], results.study.names) for name in ("target", "setting"))
         if (target, setting) in recommended:

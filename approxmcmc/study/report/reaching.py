@@ -42,10 +42,8 @@ def reaching(scores: Scores, order: Ranking) -> "pd.DataFrame":
     for estimand in estimands:
         for setting in scores.settings:
             curve = curves[(curves.estimand == estimand) & (curves.setting == setting) & curves.risk.notna()]
-            if setting in order.stuck:
-                seconds, how = NOTHING, NEVER_MOVED
-            else:
-                seconds, how = time_to(TENTH, curve.sort_values("time"))
+            moved = setting not in order.stuck
+            seconds, how = time_to(TENTH, curve.sort_values("time")) if moved else (NOTHING, NEVER_MOVED)
             rows.append([setting, estimand, *seconds, how])
     return pd.DataFrame([row for row in rows if row[1] in set(curves.estimand)], columns=columns)
 
@@ -114,5 +112,5 @@ def _beyond(tolerance: float, times: np.ndarray, last: Any, end: str) -> float:
     """Return when the error would be the tolerance after the end of a curve, from one end of bias and variance."""
     start = float(times[0]) if len(times) > 1 else 0.0
     length = float(times[-1]) - start
-    parts = [np.array([float(getattr(last, f"{name}{end}"))]) for name in ("bias_sq", "variance")]
-    return max(start + float(extrapolated(*parts, tolerance, length)[0]), float(times[-1]))
+    bias_sq, variance = (np.array([float(getattr(last, f"{name}{end}"))]) for name in ("bias_sq", "variance"))
+    return max(start + float(extrapolated(bias_sq, variance, tolerance, length)[0]), float(times[-1]))
