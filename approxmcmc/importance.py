@@ -99,9 +99,9 @@ def _weighted_draws(
     """Draw from the proposal and weight; return the draws and records as one chain, and the target's variables."""
     started = time.perf_counter()
     log_target, n_obs, variables = log_density_of(target)
-    proposal_law = log_law(proposal, "proposal")
+    proposal_density = logpdf_of(proposal, "proposal")
     x = np.asarray(proposal.rvs(size=draws, random_state=rng), dtype=np.float64)
-    log_proposal = np.asarray(proposal_law(x))
+    log_proposal = np.asarray(proposal_density(x))
     states = x.reshape(draws, -1)
     if variables is None:
         variables = Variables({"x": () if states.shape[1] == 1 else (states.shape[1],)})
@@ -138,23 +138,27 @@ def log_density_of(target: Any) -> tuple[Callable[[np.ndarray], np.ndarray], int
         return target.log_densities, target.n_obs, target.variables
     if isinstance(target, Target):
         return AllRows(target).log_densities, target.n_obs, target.variables
-    law = log_law(target, "target")
-    return lambda states: np.asarray(law(states[:, 0] if states.shape[1] == 1 else states)).reshape(-1), 1, None
+    log_density = logpdf_of(target, "target")
+    return lambda states: np.asarray(log_density(states[:, 0] if states.shape[1] == 1 else states)).reshape(-1), 1, None
 
 
-def log_law(law: Any, role: str) -> Callable[[np.ndarray], np.ndarray]:
+def logpdf_of(distribution: Any, role: str) -> Callable[[np.ndarray], np.ndarray]:
     """Return the method ``logpdf`` or ``logpmf`` of a frozen `scipy.stats` distribution or a similar object.
 
     `role` is "target" or "proposal"; only a proposal needs ``rvs``. Raises IncompatibleError if a method is missing.
     """
-    if not hasattr(law, "rvs") and role == "proposal":
-        raise IncompatibleError(f"importance_sampling: the proposal needs rvs(size, random_state), found {law!r}")
+    if not hasattr(distribution, "rvs") and role == "proposal":
+        raise IncompatibleError(
+            f"importance_sampling: the proposal needs rvs(size, random_state), found {distribution!r}"
+        )
     for name in ("logpdf", "logpmf"):
         # frozen discrete distributions of scipy.stats have a logpdf that only raises
-        if hasattr(law, name) and not (name == "logpdf" and hasattr(getattr(law, "dist", None), "_pmf")):
-            return getattr(law, name)
+        if hasattr(distribution, name) and not (
+            name == "logpdf" and hasattr(getattr(distribution, "dist", None), "_pmf")
+        ):
+            return getattr(distribution, name)
     needed = "a frozen scipy distribution" + ("" if role == "proposal" else ", or a target of the library")
-    raise IncompatibleError(f"importance_sampling: the {role} must be {needed}; found {law!r}")
+    raise IncompatibleError(f"importance_sampling: the {role} must be {needed}; found {distribution!r}")
 
 
 def _check(log_weight: np.ndarray, states: np.ndarray) -> None:

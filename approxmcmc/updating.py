@@ -191,7 +191,7 @@ def update(
             else:
                 centre = centre._replace(why="")
             if sampler is None:
-                chosen = with_new_law(chosen, target.laplace, grown.laplace)  # type: ignore[attr-defined]
+                chosen = with_new_fit(chosen, target.laplace, grown.laplace)  # type: ignore[attr-defined]
         starts = _starts(old_draws, more, random_seed)
         drawn = sample(
             grown,
@@ -335,22 +335,22 @@ def _sampler_of(trace: xr.DataTree) -> AnySampler:
     return sampler
 
 
-def with_new_law(component: Any, old: Laplace | None, new: Laplace | None) -> Any:
-    """Return a component with the normal law `new` in every place where it, or a part of it, has the law `old`."""
+def with_new_fit(component: Any, old: Laplace | None, new: Laplace | None) -> Any:
+    """Return a component with the normal approximation `new` in every place where it, or a part of it, has `old`."""
     if old is None or new is None:
         return component
     if isinstance(component, tuple | list):
-        return type(component)(with_new_law(part, old, new) for part in component)
+        return type(component)(with_new_fit(part, old, new) for part in component)
     if not dataclasses.is_dataclass(component) or isinstance(component, type | Laplace):
-        return _law_in_place_of(component, old, new)
+        return _fit_in_place_of(component, old, new)
     settings = {field.name: getattr(component, field.name) for field in dataclasses.fields(component) if field.init}
-    replaced = {name: with_new_law(value, old, new) for name, value in settings.items()}
+    replaced = {name: with_new_fit(value, old, new) for name, value in settings.items()}
     changed = {name: value for name, value in replaced.items() if value is not settings[name]}
     return dataclasses.replace(component, **changed) if changed else component
 
 
-def _law_in_place_of(value: Any, old: Laplace, new: Laplace) -> Any:
-    """Return the part of the new law for the same part of the old one; any other value unchanged."""
+def _fit_in_place_of(value: Any, old: Laplace, new: Laplace) -> Any:
+    """Return the part of the new approximation for the same part of the old one; any other value unchanged."""
     if isinstance(value, Laplace):
         is_old = np.array_equal(value.mode, old.mode) and np.array_equal(value.cov, old.cov)
         return new if is_old else value

@@ -22,7 +22,7 @@ LARGEST_FALL = 745.0  # nats: exp(-745) is the smallest positive double
 BISECTIONS = 60  # enough to reach the rounding of s
 
 
-def looks_to_reject(log_density: Callable[[np.ndarray], float], theta: np.ndarray, proposed: np.ndarray) -> int:
+def evaluations_to_reject(log_density: Callable[[np.ndarray], float], theta: np.ndarray, proposed: np.ndarray) -> int:
     """Return how many densities were evaluated on the way from theta to `proposed` until one was negligible.
 
     0 if none was. The count includes the density at theta.
@@ -33,10 +33,10 @@ def looks_to_reject(log_density: Callable[[np.ndarray], float], theta: np.ndarra
     defined = 0.0
     undefined = 1.0
     s = 1.0
-    for look in range(BISECTIONS):
+    for bisection in range(BISECTIONS):
         density = log_density(theta + s * (proposed - theta))
         if density < nothing:
-            return look + 2
+            return bisection + 2  # with those at theta and at this point
         if not density < math.inf:
             undefined = s
         elif s == 1.0:  # theta' has a density: the gradient there, or the proposal, is wrong
@@ -48,16 +48,16 @@ def looks_to_reject(log_density: Callable[[np.ndarray], float], theta: np.ndarra
 
 
 @compiled
-def is_out_of_reach(look: Callable[[], int], n_rows: int, prior_rows: int, count: np.ndarray) -> bool:
+def is_out_of_reach(to_reject: Callable[[], int], n_rows: int, prior_rows: int, count: np.ndarray) -> bool:
     """Return whether an undecided proposal is out of reach, and count it with the rows that the search evaluated.
 
-    ``look()`` is `looks_to_reject` for the current theta and theta', a `PythonCall`. Each look evaluates the density of
-    `n_rows` rows of the data, and the prior, which reads `prior_rows`.
+    ``to_reject()`` is `evaluations_to_reject` for the current theta and theta', a `PythonCall`. Each evaluation reads
+    `n_rows` rows of the data for the likelihood, and `prior_rows` for the prior.
     """
-    looks = look()
-    if looks == 0:
+    evaluations = to_reject()
+    if evaluations == 0:
         return False
     count[OUT_OF_REACH] += 1
     count[TOUCHED] += n_rows
-    count[EVALUATIONS] += looks * (prior_rows + n_rows)
+    count[EVALUATIONS] += evaluations * (prior_rows + n_rows)
     return True

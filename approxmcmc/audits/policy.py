@@ -159,11 +159,11 @@ def audit(
         for chain, auditor in enumerate(auditors):
             chosen = places[places // n_draws == chain] % n_draws
             try:
-                looks = auditor.of_many(draws[chain, chosen], tune + (chosen + 1) * thin) if chosen.size else []
+                steps = auditor.of_many(draws[chain, chosen], tune + (chosen + 1) * thin) if chosen.size else []
             except Exception as error:  # the draws are kept, and the error is reported below
                 failures.append(error)
                 continue
-            for draw, audited in zip(chosen, looks, strict=True):
+            for draw, audited in zip(chosen, steps, strict=True):
                 succeeded += audited is not None
                 for name, value in (audited or {}).items() if book else ():
                     if name not in records:

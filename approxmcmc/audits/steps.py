@@ -120,7 +120,7 @@ class TestedSteps(Auditor):
 
     def __call__(self, theta: np.ndarray, number: int) -> Mapping[str, float] | None:
         """Audit step `number` of the chain, from theta; return the records by name, None if a log density is NaN."""
-        step = self.look(theta, number)
+        step = self.audit_at(theta, number)
         if step is None:
             return None
         self.clear &= self.few_rows_tell(step.terms)
@@ -137,7 +137,7 @@ class TestedSteps(Auditor):
         noise = math.sqrt(FEW_ROWS) * scale_of(terms)
         return noise <= LARGEST_NOISE and FEW_ROWS * float(np.ptp(terms)) <= LARGEST_NOISE
 
-    def look(self, theta: np.ndarray, number: int, orders: int = ORDERS) -> AuditedStep | None:
+    def audit_at(self, theta: np.ndarray, number: int, orders: int = ORDERS) -> AuditedStep | None:
         """Propose from theta as the chain does; evaluate the proposal with all data, and repeat the test.
 
         The test has its settings of step `number` and decides on `orders` orders of the data. None if a log density is

@@ -18,10 +18,10 @@ class CompiledCoupling(NamedTuple):
     ``move(rng, chains, shared, n_chains) -> status`` makes one step of both chains, or with ``n_chains=1`` only of the
     first, with the same random numbers. ``start(theta, log_likelihood)`` makes a chain at theta, a named tuple with
     `theta` and `proposed`; the log-likelihood is NaN if unknown. ``shared()`` makes the state that both chains use: the
-    array `counts`, and the array `look` of the first chain's last log ratio and of the change of log density that this
-    step proposed. ``density(chain)`` is the log density at the chain's state; None if the kernel does not compute it.
-    `point` is an example of theta, with its shape and type; `cost_per_pass` is the number of likelihood and gradient
-    evaluations in one pass over the data; `rule` is the acceptance rule, "metropolis" or "barker".
+    array `counts`, and the array `last_ratios` of the first chain's last log ratio and of the change of log density
+    that this step proposed. ``density(chain)`` is the log density at the chain's state; None if the kernel does not
+    compute it. `point` is an example of theta, with its shape and type; `cost_per_pass` is the number of likelihood and
+    gradient evaluations in one pass over the data; `rule` is the acceptance rule, "metropolis" or "barker".
     """
 
     name: str

@@ -58,7 +58,7 @@ class Target(abc.ABC):
     why_one_mode: str = ""
     """Why the posterior has one mode, such as a log density that is concave in theta; "" if no proof is known."""
 
-    known_law: Any = None
+    known_fit: Any = None
     """The `Laplace` approximation, if it was found when the target was made; else None."""
 
     compiles_prior: bool = False

@@ -91,7 +91,7 @@ class AuditForm:
 
         None if a log density was NaN.
         """
-        step = self.auditors[chain].look(theta, number, self.orders)
+        step = self.auditors[chain].audit_at(theta, number, self.orders)
         if step is None:
             return None
         alpha = float(exact_probability(np.array(step.log_ratio), self.coupling.rule))

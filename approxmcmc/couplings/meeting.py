@@ -50,7 +50,7 @@ class Meeting(NamedTuple):
     paths: np.ndarray
     densities: np.ndarray
     passes: float
-    first: "Look"
+    first: "LastRatios"
 
     @property
     def met(self) -> bool:
@@ -58,7 +58,7 @@ class Meeting(NamedTuple):
         return self.time != NOT_MET
 
 
-class Look(NamedTuple):
+class LastRatios(NamedTuple):
     """The log acceptance ratio of a proposal, and the change of the log density; NaN if unknown."""
 
     log_ratio: float
@@ -191,7 +191,7 @@ class Coupling:
         )
         shared = self.shared
         shared.counts[:] = 0
-        shared.look[:] = np.nan
+        shared.last_ratios[:] = np.nan
         paths, densities = self._room(max_steps - lag + 1 if record else 0)
         places = rng if config.DISABLE_JIT else addresses(rng)
         time = int(self.loop(places, chains, self.shared_at, lag, max_steps, paths, densities))
@@ -206,7 +206,7 @@ class Coupling:
             paths[:, :kept].copy(),
             densities[:, :kept].copy(),
             float(shared.counts[EVALUATIONS] + shared.counts[GRADIENTS]) / self.cost_per_pass,
-            Look(*shared.look.tolist()),
+            LastRatios(*shared.last_ratios.tolist()),
         )
 
     def side_by_side(self, seed: np.random.SeedSequence, x: np.ndarray, y: np.ndarray, steps: int) -> np.ndarray:

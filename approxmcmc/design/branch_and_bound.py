@@ -67,7 +67,7 @@ def lower_bound_of(candidate: Candidate, profile: TargetProfile, goal: SearchGoa
     """
     lower_bound = candidate.lower_bound(profile)
     trial = 0.0 if candidate.is_counted else lower_bound.trial
-    set_up = lower_bound.set_up + trial + profile.seconds_of(candidate.law)
+    set_up = lower_bound.set_up + trial + profile.seconds_of(candidate.approximation)
     set_up += profile.seconds_to_compile(candidate.compiles(profile)) + audits_of(candidate, profile)
     return goal.price(set_up, lower_bound.per_draw, lower_bound.per_step), not lower_bound.is_predictable
 
@@ -150,10 +150,10 @@ def begin(
             state.setting = candidate.make(profile)
             profile.compiled.update(parts)
             state.set_up_seconds = time.perf_counter() - began
-            law = state.setting.law
+            fit = state.setting.fit
             trial = Trial(
                 state.setting,
-                law.draw if law else start_law(state.setting.target, state.setting.sampler),
+                fit.draw if fit else start_law(state.setting.target, state.setting.sampler),
                 chains=profile.chains,
                 random_seed=seed,
                 price=functools.partial(candidate.seconds, profile),
@@ -212,7 +212,7 @@ def measure(
     price = goal.price(left, measured.seconds_per_draw, measured.seconds_per_step, measured.error)
     state.measured = measured
     state.price = price
-    if state.candidate.law == "pilot" and measured.effective >= RELIABLE:
+    if state.candidate.approximation == "pilot" and measured.effective >= RELIABLE:
         profile.trajectories.append(measured.seconds_per_step)
     if "expansion" in state.candidate.parts and measured.effective >= RELIABLE:
         profile.transitions.append(

@@ -36,7 +36,7 @@ from approxmcmc.design.lower_bounds import (
 from approxmcmc.design.normal_by_pilot import trajectories
 from approxmcmc.design.target_profile import TargetProfile
 from approxmcmc.design.work import Counted
-from approxmcmc.numerics.sparse_normal import NormalLaw
+from approxmcmc.numerics.sparse_normal import NormalFit
 from approxmcmc.proposals import Langevin, Mixture, PreconditionedCrankNicolson, RandomWalk
 from approxmcmc.samplers import Exchange, Gibbs, MetropolisHastings
 from approxmcmc.surrogate import SurrogateTransition
@@ -50,13 +50,13 @@ MIRRORED = 0.7, 4.5
 class Pairing(NamedTuple):
     """A target and a sampler that are ready to run; the target may be another form of the user's target.
 
-    Chains start at draws of `law`; if it is None, the target or the sampler chooses their start. `sampler` is a
+    Chains start at draws of `fit`; if it is None, the target or the sampler chooses their start. `sampler` is a
     `Sampler`, or NUTS, which has no trial.
     """
 
     target: Target
     sampler: Any
-    law: NormalLaw | None = None
+    fit: NormalFit | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Candidate:
         Function that returns the lower bound of the candidate's cost.
     why_not
         Function that returns why the candidate does not fit a target, or "". Called again when more is known.
-    law
+    approximation
         Which normal approximation of the posterior `make` needs: at the ``"mode"``, by a ``"pilot"``, ``"fit"`` (at
         the mode, or by a pilot if there is no mode), or "" for none.
     parts
@@ -91,7 +91,7 @@ class Candidate:
     make: Callable[[TargetProfile], Pairing]
     lower_bound: Callable[[TargetProfile], LowerBound]
     why_not: Callable[[TargetProfile], str] = lambda profile: ""
-    law: str = ""
+    approximation: str = ""
     parts: frozenset[str] = frozenset()
     seconds: Callable[[TargetProfile, Counted], float] = lambda profile, counted: seconds_with_products(
         profile, counted, 0.0
@@ -99,8 +99,8 @@ class Candidate:
     is_counted: bool = False
 
     def compiles(self, profile: TargetProfile) -> frozenset[str]:
-        """Return the parts of a model that the candidate and its law need compiled; none for NUTS (it has own code)."""
-        return frozenset() if self.is_counted else self.parts | profile.parts_of(self.law) | {"terms"}
+        """Return the parts of a model that the candidate and its approximation need compiled; none for NUTS."""
+        return frozenset() if self.is_counted else self.parts | profile.parts_of(self.approximation) | {"terms"}
 
 
 def candidates(target: Target) -> tuple[Candidate, ...]:
@@ -181,7 +181,7 @@ TALL = (
         _independent_draws,
         of_walks(draws_to_the_mean),
         _no_single_mode,
-        law="mode",
+        approximation="mode",
         seconds=lambda profile, counted: seconds_with_products(profile, counted, counted.steps),
     ),
     Candidate(
@@ -190,7 +190,7 @@ TALL = (
         _langevin,
         of_gradient_steps,
         _no_mode_or_gradient,
-        law="mode",
+        approximation="mode",
         parts=frozenset({"gradient"}),
         seconds=lambda profile, counted: seconds_with_products(profile, counted, 3.0 * counted.steps),
     ),
@@ -200,7 +200,7 @@ TALL = (
         _trajectories,
         of_trajectory,
         _no_gradient,
-        law="pilot",
+        approximation="pilot",
         parts=frozenset({"gradient", "trajectory"}),
         seconds=seconds_of_trajectories,
     ),
@@ -211,7 +211,7 @@ TALL = (
         _exact_walk,
         of_walks(lambda profile: max(1.0, profile.dim * stretch(profile))),
         _no_covariance,
-        law="fit",
+        approximation="fit",
         seconds=lambda profile, counted: seconds_with_products(profile, counted, counted.steps),
     ),
     Candidate(
@@ -220,7 +220,7 @@ TALL = (
         _surrogate(None),
         of_few_rows_exactly,
         _no_expansion,
-        law="mode",
+        approximation="mode",
         parts=frozenset({"gradient", "expansion"}),
         seconds=seconds_with_influential_rows,
     ),
@@ -230,7 +230,7 @@ TALL = (
         _surrogate(SequentialTTest(epsilon=0.01, batch_size=64, growth=2.0, tol=0.05)),
         of_few_rows,
         _no_expansion,
-        law="mode",
+        approximation="mode",
         parts=frozenset({"gradient", "expansion"}),
         seconds=seconds_with_influential_rows,
     ),

@@ -267,13 +267,13 @@ def _judge(states: list[CandidateState], chosen: CandidateState, goal: SearchGoa
 
 
 def _search_modes(chosen: CandidateState, profile: TargetProfile) -> Search | None:
-    """Return what a search for other modes found; None if there is one, or if chains do not start at draws of a law."""
+    """Return what a search for other modes found; None if there is one, or if chains do not start at draws of a fit."""
     setting = chosen.setting
     assert setting is not None
-    law = setting.law or profile.seen or next(iter(profile.laws()), None)
-    if profile.target.plain.why_one_mode or chosen.candidate.is_counted or law is None:
+    fit = setting.fit or profile.seen or next(iter(profile.fits()), None)
+    if profile.target.plain.why_one_mode or chosen.candidate.is_counted or fit is None:
         return None
-    return search_modes(profile.target, setting, law, profile)
+    return search_modes(profile.target, setting, fit, profile)
 
 
 def _choice(
@@ -313,10 +313,10 @@ def _choice(
     compiled = "" if chosen.candidate.is_counted or goal.time_limit is not None else ", without compilation"
     sentence = f"{chosen.candidate.name} ({guarantee}), estimated {goal.unit}{compiled}: {chosen.price:.2g}; {beside}"
     sentence += _summed(profile.target)
-    taken = sum(law.seconds for law in profile.laws())
+    taken = sum(fit.seconds for fit in profile.fits())
     attrs = {
         "setup_mode_seconds": taken,
-        "setup_mode_passes": sum(law.passes for law in profile.laws()),
+        "setup_mode_passes": sum(fit.passes for fit in profile.fits()),
         "setup_design_seconds": seconds - taken,
         "counted_seconds_per_step": measured.seconds_per_step,
         "chosen": sentence,

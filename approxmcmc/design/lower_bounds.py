@@ -53,7 +53,7 @@ def _step(profile: TargetProfile, products: float, alone: float = STEP) -> float
 def draws_to_the_mean(profile: TargetProfile) -> float:
     """Return half of the independent draws that it takes until one lies beyond the posterior's mean.
 
-    Draws are from the normal law at the mode, and the coordinate whose mean is farthest from the mode counts. Half of
+    Draws are from the normal approximation at the mode; the coordinate whose mean is farthest from it counts. Half of
     the posterior lies beyond its mean, and draws must reach that half before they represent it.
     """
     off = (

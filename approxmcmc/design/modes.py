@@ -1,6 +1,6 @@
 """Look for modes that no chain would visit, before the chains start.
 
-All chains of a chosen sampler start at draws of one normal law, around one mode. They agree, and R-hat passes, also if
+All chains of a chosen sampler start at draws of one normal fit, around one mode. They agree, and R-hat passes, also if
 another mode holds half of the posterior. So modes are searched from points far away, unless the posterior is known to
 have one mode (`Target.why_one_mode`):
 
@@ -36,7 +36,7 @@ from approxmcmc.errors import ApproxMCMCError
 from approxmcmc.expansion.general import ExpandsItself
 from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.numerics.landscape import Climb, Landscape
-from approxmcmc.numerics.sparse_normal import NormalLaw
+from approxmcmc.numerics.sparse_normal import NormalFit
 from approxmcmc.sampling.assembly import assemble, make_steps
 from approxmcmc.targets.regression import Regression, dense
 from approxmcmc.targets.symmetries import symmetry_between
@@ -55,8 +55,8 @@ MOST_MODES = 3  # other modes that are looked at further, those with the highest
 NEGLIGIBLE = math.log(1e-4)  # logarithm of a mode's mass, relative to the known mode, below which it is ignored
 MOST_PARAMETERS = 200  # with more, no Laplace approximation of another mode is made, and its mass is unknown
 STEPS = 150  # length of a chain from another mode; the last 100 steps show whether it reached the known mode
-DRAWS_FOR_LEVEL = 9  # of the law; a climb that ends below the median of their log densities is unfinished
-REACHED = 3.0  # standard deviations of the law around the known mode within which a chain has reached it
+DRAWS_FOR_LEVEL = 9  # of the fit; a climb that ends below the median of their log densities is unfinished
+REACHED = 3.0  # standard deviations of the fit around the known mode within which a chain has reached it
 SHARE = 0.05  # smallest share of these last states that must lie within
 
 
@@ -100,26 +100,26 @@ class Search(NamedTuple):
         return any(not mode.is_left for mode in self.others)
 
 
-def search_modes(target: Target, setting: Pairing, law: NormalLaw, profile: TargetProfile) -> Search:
-    """Return what a search from far starts found; chains of the sampler of `setting` start at draws of `law`."""
+def search_modes(target: Target, setting: Pairing, fit: NormalFit, profile: TargetProfile) -> Search:
+    """Return what a search from far starts found; chains of the sampler of `setting` start at draws of `fit`."""
     rng = np.random.default_rng(np.random.SeedSequence(profile.seed, spawn_key=(STREAM,)))
     # Where no mode was searched, the closed forms are not compiled, but the gradient is.
     compiles_forms = isinstance(target, Regression | ExpandsItself) and dense(target) is None
     is_closed = not compiles_forms or profile.has("mode")
     try:
-        return _search(target, setting, law, is_closed, profile.seed, rng)
+        return _search(target, setting, fit, is_closed, profile.seed, rng)
     except FAILURES as error:
         return Search(failure=first_clause(str(error)))
 
 
 def _search(
-    target: Target, setting: Pairing, law: NormalLaw, is_closed: bool, seed: int, rng: np.random.Generator
+    target: Target, setting: Pairing, fit: NormalFit, is_closed: bool, seed: int, rng: np.random.Generator
 ) -> Search:
-    whole = Landscape(target, law, None, is_closed=is_closed)
+    whole = Landscape(target, fit, None, is_closed=is_closed)
     rows = _some_rows(target, whole, rng)
-    landscape = whole if rows is None else Landscape(target, law, rows, is_closed=is_closed)
-    level = _level(landscape, law, rng)
-    top = landscape.climb(np.zeros(law.mode.size), level)
+    landscape = whole if rows is None else Landscape(target, fit, rows, is_closed=is_closed)
+    level = _level(landscape, fit, rng)
+    top = landscape.climb(np.zeros(fit.mode.size), level)
     ends = [landscape.climb(start, level) for start in far_starts(target, landscape, rng)]
     arrived = [end for end in ends if end.is_flat or end.value >= level]
     apart = _distinct(landscape, top, _folded(target, landscape, top, arrived))
@@ -138,21 +138,21 @@ def _search(
         is_left = states is not None and _reaches(whole, top, end, states)
         if is_left and not end.is_flat:
             continue  # a slope of the known mode, such as the neck of a funnel
-        starts = np.empty((0, law.mode.size)) if states is None or is_left else states[BURN_IN:][::-25]
+        starts = np.empty((0, fit.mode.size)) if states is None or is_left else states[BURN_IN:][::-25]
         distance = float(np.linalg.norm(end.phi - top.phi))
         others.append(OtherMode(end.value - top.value, log_mass, distance, symmetry, is_left, starts))
     passes = whole.passes + (0.0 if landscape is whole else landscape.passes)
     return Search(len(ends), len(ends) - len(arrived), passes, tuple(others), left_out)
 
 
-def _level(landscape: Landscape, law: NormalLaw, rng: np.random.Generator) -> float:
-    """Return the median log density of some draws of the law, without those outside the support.
+def _level(landscape: Landscape, fit: NormalFit, rng: np.random.Generator) -> float:
+    """Return the median log density of some draws of the fit, without those outside the support.
 
-    If all draws are outside, return the log density at the mean of the law.
+    If all draws are outside, return the log density at the mean of the fit.
     """
-    values = np.array([landscape.value(landscape.phi(law.draw(rng))) for _ in range(DRAWS_FOR_LEVEL)])
+    values = np.array([landscape.value(landscape.phi(fit.draw(rng))) for _ in range(DRAWS_FOR_LEVEL)])
     inside = values[np.isfinite(values)]
-    return float(np.median(inside)) if inside.size else landscape.value(np.zeros(law.mode.size))
+    return float(np.median(inside)) if inside.size else landscape.value(np.zeros(fit.mode.size))
 
 
 def _some_rows(target: Target, whole: Landscape, rng: np.random.Generator) -> np.ndarray | None:
@@ -263,11 +263,11 @@ def _chain_from(setting: Pairing, landscape: Landscape, end: Climb, seed: int) -
 
 
 def _reaches(landscape: Landscape, top: Climb, end: Climb, states: np.ndarray) -> bool:
-    """Return whether the last states of a chain from `end` lie where the law around the known mode has its draws.
+    """Return whether the last states of a chain from `end` lie where the fit around the known mode has its draws.
 
-    States are projected on the line between the modes, in whitened coordinates, in which the law is N(0, I). A mode may
+    States are projected on the line between the modes, in whitened coordinates, in which the fit is N(0, I). A mode may
     lie within `REACHED` itself; then half of the way to the known mode counts. An end that is not flat is no mode, but
-    may be a slope in the middle of the law, such as the neck of a funnel, whose mode is not at the mean of the law.
+    may be a slope in the middle of the fit, such as the neck of a funnel, whose mode is not at the mean of the fit.
     """
     direction = (end.phi - top.phi) / np.linalg.norm(end.phi - top.phi)
     projected = np.array([landscape.phi(theta) @ direction for theta in states[BURN_IN:]])

@@ -6,7 +6,7 @@ nearly an independent draw, while a walk needs about d steps.
 
 With more than 600 parameters, as in crossed effects, no round is long enough to measure a covariance. Then the inverse
 of minus the Hessian takes its place, at the mean of a round's states, if terms are functions of linear predictors:
-effects have a nearly normal law given the scales.
+effects have a nearly normal fit given the scales.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ from approxmcmc.errors import IncompatibleError, NotFiniteError, SamplingWarning
 from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.expansion.quadratic import is_positive_definite
 from approxmcmc.numerics import Laplace
-from approxmcmc.numerics.sparse_normal import NormalLaw, SparseNormal, normal_by_precision
+from approxmcmc.numerics.sparse_normal import NormalFit, SparseNormal, normal_by_precision
 from approxmcmc.proposals import Hamiltonian, RandomWalk
 from approxmcmc.samplers import MetropolisHastings
 from approxmcmc.sampling.assembly import assemble, make_steps
@@ -83,7 +83,7 @@ def why_no_gradient(target: Target) -> str:
     return ""
 
 
-def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
+def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalFit:
     """Return a normal distribution with mean and covariance of an exact chain, for a posterior without a useful mode.
 
     Each round proposes with the covariance that the round before measured, shrunk towards its diagonal; the step size
@@ -108,7 +108,7 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
     evaluations = 0
     theta = np.array(target.initial_point(), dtype=np.float64)
     bent = None
-    spread: np.ndarray | NormalLaw = np.full(dim, math.sqrt(FIRST))
+    spread: np.ndarray | NormalFit = np.full(dim, math.sqrt(FIRST))
     rounds, proposal, memory = BY_WALK if why_no_gradient(target) else BY_TRAJECTORIES
     has_many = is_by_curvature(target)
     for steps, sequence in zip(rounds, seed_sequences(random_seed, len(rounds))[0], strict=True):
@@ -135,8 +135,8 @@ def normal_by_pilot(target: Any, *, random_seed: Any = None) -> NormalLaw:
         )
     passes = evaluations // target.n_obs
     seconds = time.perf_counter() - began
-    law = Laplace(states.mean(axis=0), spread, decrement=math.nan) if bent is None else bent
-    return dataclasses.replace(law, passes=passes, seconds=seconds)
+    fit = Laplace(states.mean(axis=0), spread, decrement=math.nan) if bent is None else bent
+    return dataclasses.replace(fit, passes=passes, seconds=seconds)
 
 
 def is_by_curvature(target: Target) -> bool:
@@ -151,16 +151,16 @@ def gradients_of_pilot(target: Target) -> int:
     return LEAPFROGS * sum(rounds[:2] if is_by_curvature(target) else rounds)
 
 
-def numbers_of_metric(target: Target, law: Any) -> float:
-    """Return how many numbers a product with the metric of a pilot's `law` reads: dim^2, or fewer if it is sparse.
+def numbers_of_metric(target: Target, fit: Any) -> float:
+    """Return how many numbers a product with the metric of a pilot's `fit` reads: dim^2, or fewer if it is sparse.
 
-    Before the pilot (`law` is None) the answer is dim, a lower bound, if the metric may be sparse; else dim^2.
+    Before the pilot (`fit` is None) the answer is dim, a lower bound, if the metric may be sparse; else dim^2.
     """
-    if isinstance(law, SparseNormal):
-        return law.factor.numbers
+    if isinstance(fit, SparseNormal):
+        return fit.factor.numbers
     has_effects = isinstance(target, Regression) and target.design.codes.size > 0
     dim = target.variables.size
-    return float(dim if law is None and has_effects and is_by_curvature(target) else dim**2)
+    return float(dim if fit is None and has_effects and is_by_curvature(target) else dim**2)
 
 
 def _measured(states: np.ndarray, weight: float) -> np.ndarray:
@@ -169,8 +169,8 @@ def _measured(states: np.ndarray, weight: float) -> np.ndarray:
     return weight * covariance + (1.0 - weight) * np.diag(np.diag(covariance)) + 1e-12 * np.eye(len(covariance))
 
 
-def _by_curvature(target: Target, theta: np.ndarray) -> NormalLaw | None:
-    """Return the normal law at theta with the precision minus the Hessian; None if it is not positive definite."""
+def _by_curvature(target: Target, theta: np.ndarray) -> NormalFit | None:
+    """Return the normal fit at theta with the precision minus the Hessian; None if it is not positive definite."""
     try:
         precision = -Posterior(target).at(theta).hessian
     except NotFiniteError:
@@ -179,7 +179,7 @@ def _by_curvature(target: Target, theta: np.ndarray) -> NormalLaw | None:
 
 
 def _sd(spread: Any) -> np.ndarray:
-    """Return the standard deviations of a law or a covariance, or `spread` itself if it holds them."""
-    if isinstance(spread, NormalLaw):
+    """Return the standard deviations of a fit or a covariance, or `spread` itself if it holds them."""
+    if isinstance(spread, NormalFit):
         return spread.sd
     return np.sqrt(np.diag(spread)) if spread.ndim > 1 else spread

@@ -19,7 +19,7 @@ from approxmcmc.design.work import AUDITED, PRODUCT, STEP, TRANSITION, AuditSeco
 from approxmcmc.errors import ApproxMCMCError, IncompatibleError, SamplingWarning
 from approxmcmc.expansion.general import ExpandsItself
 from approxmcmc.numerics import Laplace, laplace
-from approxmcmc.numerics.sparse_normal import NormalLaw
+from approxmcmc.numerics.sparse_normal import NormalFit
 from approxmcmc.surrogate import ControlVariate
 from approxmcmc.surrogate.pilot import STEPS, run_pilot
 from approxmcmc.targets.regression import Regression
@@ -144,12 +144,12 @@ class TargetProfile:
         return self._once("mode", lambda: laplace(self.target))  # type: ignore[no-any-return]  # kept as Any
 
     @property
-    def pilot(self) -> NormalLaw:
+    def pilot(self) -> NormalFit:
         """The normal approximation by a pilot chain, whether there is a mode or not."""
         return self._once("pilot", self._run_pilot)  # type: ignore[no-any-return]  # kept beside an error
 
     @property
-    def fit(self) -> NormalLaw:
+    def fit(self) -> NormalFit:
         """The normal approximation at the mode, or by a pilot if no mode was found."""
         try:
             return self.mode
@@ -196,11 +196,11 @@ class TargetProfile:
         """Return whether the "mode", the "pilot" or the "influential rows" have been computed, or have failed."""
         return name in self._found
 
-    def laws(self) -> list[NormalLaw]:
+    def fits(self) -> list[NormalFit]:
         """Return the normal approximations computed so far."""
-        return [law for law in self._found.values() if isinstance(law, NormalLaw)]
+        return [fit for fit in self._found.values() if isinstance(fit, NormalFit)]
 
-    def _run_pilot(self) -> NormalLaw:
+    def _run_pilot(self) -> NormalFit:
         """Run a pilot; raise if the posterior seems improper."""
         with warnings.catch_warnings():
             warnings.simplefilter("error", SamplingWarning)
@@ -221,16 +221,16 @@ class TargetProfile:
             raise value
         return value
 
-    def seconds_of(self, law: str) -> float:
+    def seconds_of(self, approximation: str) -> float:
         """Return the seconds to compute the "mode", "pilot" or "fit" after compilation; 0 for "" or if it is known."""
-        missing = self._missing(law)
+        missing = self._missing(approximation)
         if not missing:
             return 0.0
         return self._mode_seconds if missing == "mode" else self._pilot_seconds
 
-    def parts_of(self, law: str) -> frozenset[str]:
+    def parts_of(self, approximation: str) -> frozenset[str]:
         """Return the parts that the "mode", "pilot" or "fit" needs compiled; none for "" or if it is known."""
-        if not (missing := self._missing(law)):
+        if not (missing := self._missing(approximation)):
             return frozenset()
         if missing == "mode" and self.has_predictors:
             return frozenset({"terms", "expansion"})
@@ -238,11 +238,15 @@ class TargetProfile:
             return frozenset({"terms"})
         return frozenset({"terms", "gradient"} if missing == "mode" else {"terms", "gradient", "trajectory"})
 
-    def _missing(self, law: str) -> str:
-        """Return which of "mode" and "pilot" is still to be computed for a law, or ""; a "fit" needs one of the two."""
-        if law == "fit":
-            law = "pilot" if self.why_no_expansion else "mode"
-        return "" if self.has(law) or (law == "mode" and self.target.known_law is not None) else law
+    def _missing(self, approximation: str) -> str:
+        """Return which of "mode" and "pilot" is still to be computed, or ""; a "fit" needs one of the two."""
+        if approximation == "fit":
+            approximation = "pilot" if self.why_no_expansion else "mode"
+        return (
+            ""
+            if self.has(approximation) or (approximation == "mode" and self.target.known_fit is not None)
+            else approximation
+        )
 
     def seconds_to_compile(self, parts: frozenset[str]) -> float:
         """Return the seconds to compile those of `parts` that no candidate has compiled yet."""

@@ -81,8 +81,8 @@ class Expansion(abc.ABC):
         averages over that normal distribution, if the kind of the terms allows it.
         """
 
-    def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> Survey | None:
-        """Return the survey of Taylor's w_i at the mode of `law` if bounds prove every row light; None otherwise."""
+    def light_everywhere(self, fit: Any, out: np.ndarray, largest: float) -> Survey | None:
+        """Return the survey of Taylor's w_i at the mode of `fit` if bounds prove every row light; None otherwise."""
         return None
 
     @abc.abstractmethod

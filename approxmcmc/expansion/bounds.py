@@ -6,7 +6,7 @@ r"""Bounds of the residuals of an expansion: of their slopes, of their changes b
 
 *Residuals of an expansion.* Let f be the term as a function of its predictor, c the centre, L the Cholesky factor of a
 covariance (those of the pilot, a short run), h_i = |L' x_i|^2, delta = x_i' (theta - c). Take the Taylor polynomial of
-order 2 at c, with its linear coefficient shifted by a_i and its quadratic one by b_i, as averages over the pilot's law
+order 2 at c, with its linear coefficient shifted by a_i and its quadratic one by b_i, as averages over the pilot
 shift them. Its residual has a slope of at most K_i delta^2 / 2 + |a_i| + 2 |b_i delta|, which integrates from theta to
 theta' to at most
 
@@ -127,11 +127,11 @@ def residual_range(
     bound: float,
     numbers: np.ndarray,
     rows: np.ndarray | None,
-    law: tuple[np.ndarray, np.ndarray, np.ndarray],
+    pilot: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> CompiledTermRange:
     r"""Compile a bound of the range of the residuals of second order of some rows, in two passes over them.
 
-    `rows` are the indices of the rows, None for all; `numbers` their coefficients, averaged or Taylor's; `law` is
+    `rows` are the indices of the rows, None for all; `numbers` their coefficients, averaged or Taylor's; `pilot` is
     centre, Cholesky factor and draws of a normal approximation; `bound` is K, a bound of the third derivative of all
     terms. A term changes by at most |a_i| h_i^(1/2) P_1 + |b_i| h_i P_2 + K h_i^(3/2) P_3 / 6; a_i, b_i, h_i and P_k as
     in the module. The range is at most twice this sum with the largest of each factor over the rows.
@@ -140,7 +140,7 @@ def residual_range(
     gives the smaller bound between draws: in the latter the bound for Taylor's residuals is never above that of
     Bardenet, Doucet and Holmes (2017), section 7, which adds up the remainders at both states.
     """
-    center, cholesky, draws = law
+    center, cholesky, draws = pilot
     expansion = target.expansion(2)
 
     def in_units(units: np.ndarray) -> tuple[CompiledTermRange, float]:
@@ -233,13 +233,13 @@ def range_in_space(
     target: BoundedRows,
     numbers: np.ndarray,
     rows: np.ndarray | None,
-    law: tuple[np.ndarray, np.ndarray, np.ndarray],
+    pilot: tuple[np.ndarray, np.ndarray, np.ndarray],
 ) -> CompiledTermRange:
     """Compile a bound of the range of Taylor's residuals of second order, of rows with several predictors; one pass.
 
     Arguments as in `residual_range`. The derivatives of the terms must be bounded for all predictors.
     """
-    center, cholesky, _ = law
+    center, cholesky, _ = pilot
     [rates], _ = rates_of_rows(target, 2, numbers, rows, center, cholesky, [math.inf], averaged=False)
     return CompiledTermRange(*reach_in_space((0.0, 0.0, 2.0 * float(rates.max())), math.inf, center, cholesky))
 
@@ -259,7 +259,7 @@ def bound_of_rows(
     order: int,
     numbers: np.ndarray,
     rows: np.ndarray | None,
-    law: tuple[np.ndarray, np.ndarray, np.ndarray],
+    pilot: tuple[np.ndarray, np.ndarray, np.ndarray],
     *,
     averaged: bool = False,
 ) -> tuple[CompiledDifferenceBound, BoundOfRows]:
@@ -267,10 +267,10 @@ def bound_of_rows(
 
     `rows` are the indices of the rows, None for all; `numbers` are the coefficients of their expansion, which has the
     given order. With `averaged`, slope and curvature are averages over the pilot's distribution instead of derivatives
-    at the centre. `law` is the pilot's centre, Cholesky factor and draws. The bound holds in a ball around the centre,
-    the largest of three whose bounds increase the expected reads by at most 5 %.
+    at the centre. `pilot` is the pilot's centre, Cholesky factor and draws. The bound holds in a ball around the
+    centre, the largest of three whose bounds increase the expected reads by at most 5 %.
     """
-    center, cholesky, draws = law
+    center, cholesky, draws = pilot
 
     def rates_in(units: np.ndarray, places: Sequence[float]) -> tuple[np.ndarray, bool]:
         return rates_of_rows(target, order, numbers, rows, center, units, places, averaged=averaged)

@@ -342,7 +342,9 @@ class GeneralExpansion(Expansion):
         """
         wide = center + WIDER * np.random.default_rng(0).standard_normal(draws.shape) @ cholesky.T
         left, far = np.empty((2, self.n_rows, len(draws)))
-        total = self._quadratic(self._look(center, self.steps(center), draws, wide, numbers=out, left=left, far=far))
+        total = self._quadratic(
+            self._survey_rows(center, self.steps(center), draws, wide, numbers=out, left=left, far=far)
+        )
         self.passes += self._passes_of_rows() + 2 * len(draws) - 1
         walls = ~np.isfinite(far).all(axis=1)  # the error of the quadratic is infinite there
         far[walls] = 0.0
@@ -350,7 +352,7 @@ class GeneralExpansion(Expansion):
         return survey_of(left, walls, total)
 
     @over_all_rows
-    def _look(
+    def _survey_rows(
         self,
         center: np.ndarray,
         steps: np.ndarray,

@@ -56,11 +56,12 @@ MOST = 256
 MOST_AT_ONCE = 1 << 12  # most rows for one call of NumPy: they stay in cache
 NUMBERS = 100_000  # most numbers in them
 NODES = 7  # nodes of a Gauss-Hermite rule
-# Averaged coefficients are best over the whole law; they are rejected only if their residuals have more than so many
+# Averaged coefficients are best over the whole pilot; they are rejected only if their residuals have more than so many
 # times the variance of Taylor's over the draws: variances from 16 draws are uncertain by this factor.
 WORTH = 2.0
-# Largest error, in nats, of a row's quadratic at `Law.reach` standard deviations of its predictor on either side. A row
-# whose predictor has a variance above `Law.widest` is a wall if its error is larger; other rows are not checked.
+# Largest error, in nats, of a row's quadratic at `PilotAndLimits.reach` standard deviations of its predictor on either
+# side. A row whose predictor has a variance above `PilotAndLimits.widest` is a wall if its error is larger; other rows
+# are not checked.
 FARTHEST = 0.125
 
 
@@ -161,12 +162,12 @@ def squared_lengths(rows: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", rows, rows)  # type: ignore[no-any-return]  # NumPy's types stop here
 
 
-class Law(NamedTuple):
+class PilotAndLimits(NamedTuple):
     """An approximate posterior N(center, L L'), L = `cholesky`, and the limits beyond which a row is a wall.
 
     `moves` holds draws less the centre, shape (dim, draws). A row is a wall if the variance of its predictor is above
     `widest` and its quadratic is wrong by more than `FARTHEST` at `reach` standard deviations on one side. With
-    `averaged` coefficients may be averages over the law.
+    `averaged` coefficients may be averages over the pilot.
     """
 
     center: np.ndarray
@@ -177,7 +178,7 @@ class Law(NamedTuple):
     reach: float
 
 
-class Looked(NamedTuple):
+class ExpandedBlock(NamedTuple):
     """Some rows, expanded at a centre: one number per row, shape (rows,), but for `left`.
 
     `eta`: predictor; `value`: term; `first`, `half`: slope and half of the second derivative; `left`: residuals at the
@@ -194,22 +195,22 @@ class Looked(NamedTuple):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def look(rows: np.ndarray, y: np.ndarray, functions: RowFunctions, law: Law) -> Looked:
-    """Expand `rows` with responses `y` at the centre of `law`, and compute their residuals at its draws.
+def expand_block(rows: np.ndarray, y: np.ndarray, functions: RowFunctions, pilot: PilotAndLimits) -> ExpandedBlock:
+    """Expand `rows` with responses `y` at the centre of `pilot`, and compute their residuals at its draws.
 
-    Where the coefficients are averages over the law, they are those of the best quadratic under it, by Gauss-Hermite
+    Where the coefficients are averages over the pilot, they are those of the best quadratic under it, by Gauss-Hermite
     quadrature.
     """
-    eta = times(rows, law.center)
-    delta = np.ascontiguousarray(times(rows, law.moves).T)
-    leverage = squared_lengths(times(rows, law.cholesky))
+    eta = times(rows, pilot.center)
+    delta = np.ascontiguousarray(times(rows, pilot.moves).T)
+    leverage = squared_lengths(times(rows, pilot.cholesky))
     value = functions.terms(eta, y)
     first, half = functions.derivatives(eta, y)
     half *= 0.5
-    wall = _misses(eta, y, value, first, half, leverage, functions, law)
+    wall = _misses(eta, y, value, first, half, leverage, functions, pilot)
     left = functions.terms(eta + delta, y) - (value + delta * (first + delta * half))
     spread = left.std(axis=0)
-    if law.averaged:
+    if pilot.averaged:
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
         slopes, curvatures = functions.derivatives(eta + np.sqrt(leverage) * nodes[:, None], y)
         slope, curvature = (
@@ -222,7 +223,7 @@ def look(rows: np.ndarray, y: np.ndarray, functions: RowFunctions, law: Law) -> 
         half = np.where(better, 0.5 * curvature, half)
         spread = np.where(better, other, spread)
         left = np.where(better, mean, left)
-    return Looked(eta, value, first, half, left, spread, wall)
+    return ExpandedBlock(eta, value, first, half, left, spread, wall)
 
 
 def _misses(
@@ -233,13 +234,13 @@ def _misses(
     half: np.ndarray,
     leverage: np.ndarray,
     functions: RowFunctions,
-    law: Law,
+    pilot: PilotAndLimits,
 ) -> np.ndarray:
-    """Return whether each row is a wall; only rows with a `leverage` (variance of eta) above `law.widest` can be."""
+    """Return whether each row is a wall; only rows with a `leverage` (variance of eta) above `pilot.widest` can be."""
     wall = np.zeros(len(y), dtype=bool)
-    wide = np.flatnonzero(leverage > law.widest)
+    wide = np.flatnonzero(leverage > pilot.widest)
     if wide.size:
-        move = law.reach * np.sqrt(leverage[wide]) * np.array([[-1.0], [1.0]])
+        move = pilot.reach * np.sqrt(leverage[wide]) * np.array([[-1.0], [1.0]])
         missed = functions.terms(eta[wide] + move, np.ascontiguousarray(y[wide]))
         missed -= value[wide] + move * (first[wide] + move * half[wide])
         wall[wide] = ~(np.abs(missed) <= FARTHEST).all(axis=0)
@@ -446,7 +447,7 @@ class LinearExpansion(Expansion):
         """Return the rows `here` in float64, as products need one type and sums all digits, and their responses."""
         return np.asarray(self.X[rows], np.float64), np.asarray(self.y[rows])
 
-    def light_everywhere(self, law: Any, out: np.ndarray, largest: float) -> Survey | None:
+    def light_everywhere(self, pilot: Any, out: np.ndarray, largest: float) -> Survey | None:
         """Return the survey of Taylor's quadratics if bounds prove that every row is light, in one cheap pass.
 
         If K bounds the third derivative, the error of a quadratic is at most K abs(delta)^3 / 6, delta ~ N(0, h_i) with
@@ -458,14 +459,14 @@ class LinearExpansion(Expansion):
         scale = self.target.scalar.predictor_scale
         if bound is None or scale is None or self.order != 2:
             return None
-        quadratic = self._pass(law.mode, out=out)
+        quadratic = self._pass(pilot.mode, out=out)
         (cubes, sixths), total = np.split(quadratic.sums, [2])
-        widest = float(np.linalg.eigvalsh(law.cov)[-1])
+        widest = float(np.linalg.eigvalsh(pilot.cov)[-1])
         each = float(np.sqrt(15.0) * bound * widest**1.5 / 6.0)
         if each * cubes > largest or widest * quadratic.longest > LARGEST_LEVERAGE * scale**2:
             return None
         light = np.zeros(len(out), dtype=bool)
-        quadratics = _without_constant(_unpacked(total, len(law.mode)), law.mode)
+        quadratics = _without_constant(_unpacked(total, len(pilot.mode)), pilot.mode)
         return Survey(each * float(cubes), each**2 * float(sixths), None, light, quadratics)
 
     def survey(
@@ -477,21 +478,23 @@ class LinearExpansion(Expansion):
         and E f'' / 2 over eta_i ~ N(x_i' center, h_i), h_i = |L' x_i|^2, L = `cholesky`: the best quadratic in mean
         square (Price 1958); but Taylor's if these at least halve the variance of the residuals over the draws.
         """
-        law = (center, np.ascontiguousarray(cholesky), draws)
+        pilot = (center, np.ascontiguousarray(cholesky), draws)
         n_rows = len(self.y)
         dim = len(center)
         reach = REACH_ALONE if self.target.scalar.predictor_scale is None else REACH_OF_FEW
 
         def spreads() -> np.ndarray:
             deviations = np.empty(n_rows)
-            self._look(law, averaged, reach, numbers=np.empty_like(out), spreads=deviations, walls=np.empty_like(walls))
+            self._expand_rows(
+                pilot, averaged, reach, numbers=np.empty_like(out), spreads=deviations, walls=np.empty_like(walls)
+            )
             return deviations
 
         walls = np.empty(n_rows, dtype=bool)
-        surveyed = self._look(law, averaged, reach, numbers=out, spreads=np.empty(0), walls=walls)
+        surveyed = self._expand_rows(pilot, averaged, reach, numbers=out, spreads=np.empty(0), walls=walls)
         if reach > REACH and walls.mean() > FEW:
             reach = REACH
-            surveyed = self._look(law, averaged, reach, numbers=out, spreads=np.empty(0), walls=walls)
+            surveyed = self._expand_rows(pilot, averaged, reach, numbers=out, spreads=np.empty(0), walls=walls)
         together, left, sums = np.split(surveyed, [2, 2 + len(draws)])
         total = _without_constant(_unpacked(sums, dim), center)
         deviations, variances = map(float, together)
@@ -502,9 +505,9 @@ class LinearExpansion(Expansion):
         return Survey(deviations, variances, left, walls, total, spreads, residuals_of)
 
     @over_all_rows
-    def _look(
+    def _expand_rows(
         self,
-        law: tuple[np.ndarray, np.ndarray, np.ndarray],
+        pilot: tuple[np.ndarray, np.ndarray, np.ndarray],
         averaged: bool,
         reach: float,
         *,
@@ -512,22 +515,22 @@ class LinearExpansion(Expansion):
         spreads: np.ndarray,
         walls: np.ndarray,
     ) -> np.ndarray:
-        """Survey all rows in one pass; `law` is (centre, Cholesky factor, draws). Fill `numbers`, `spreads`, `walls`.
+        """Survey all rows in one pass; `pilot` is (centre, Cholesky factor, draws). Fill `numbers`, `spreads`, `walls`.
 
         Return the sums of the residuals' sds and variances, of the residuals at each draw, and of the quadratics.
         """
-        center, cholesky, draws = law
+        center, cholesky, draws = pilot
         scale = self.target.scalar.predictor_scale
         dim = len(center)
         widest = -1.0 if scale is None else LARGEST_LEVERAGE * scale**2
-        about = Law(center, cholesky, np.ascontiguousarray((draws - center).T), averaged, widest, reach)
+        about = PilotAndLimits(center, cholesky, np.ascontiguousarray((draws - center).T), averaged, widest, reach)
 
         def block(lo: int, hi: int) -> np.ndarray:
             total = np.zeros(2 + len(draws) + 1 + dim + dim * dim)
             scaled = np.empty((MOST_AT_ONCE, dim))
             for piece in pieces(lo, hi, dim):
                 rows, y = self._read(piece)
-                found = look(rows, y, self.functions, about)
+                found = expand_block(rows, y, self.functions, about)
                 curvatures = 2.0 * found.half
                 sums = add_up(rows, found.value, found.first, curvatures, scaled)
                 if not np.isfinite(sums).all():

@@ -148,11 +148,11 @@ class PredictorExpansion(Expansion):
         left = np.empty((self.n_rows, len(draws)))
         walls = np.empty(self.n_rows, dtype=bool)
         averaged = averaged and self.K == 1
-        total = self._look(center, cholesky, draws, averaged, numbers=out, left=left, walls=walls)
+        total = self._expand_rows(center, cholesky, draws, averaged, numbers=out, left=left, walls=walls)
         return survey_of(left, walls, total)
 
     @over_all_rows
-    def _look(
+    def _expand_rows(
         self,
         center: np.ndarray,
         cholesky: np.ndarray,
@@ -193,8 +193,8 @@ class PredictorExpansion(Expansion):
     ) -> None:
         """Replace the coefficients in `numbers` of rows with one predictor by averages over N(eta_hat, `variances`).
 
-        As in `linear.look`: not those of walls, nor where residuals then have `WORTH` times the variance. `left` (rows,
-        draws) are the residuals at predictors `moves` (rows, draws) away, and are replaced, too.
+        As in `linear.expand_block`: not those of walls, nor where residuals then have `WORTH` times the variance.
+        `left` (rows, draws) are the residuals at predictors `moves` (rows, draws) away, and are replaced, too.
         """
         nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
         averages = np.empty((len(numbers), self.columns - self.K))

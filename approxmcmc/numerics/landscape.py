@@ -1,7 +1,7 @@
-"""The log density around a known normal law, and climbs on it from points far away.
+"""The log density around a known normal fit, and climbs on it from points far away.
 
 A climb is L-BFGS (Liu and Nocedal 1989) in whitened coordinates phi, theta = m + L phi, with m and L L' the mean and
-the covariance of the law. Where the law describes the posterior the Hessian is nearly -I, so that a climb to the known
+the covariance of the fit. Where the fit describes the posterior the Hessian is nearly -I, so that a climb to the known
 mode takes about ten gradients, and lengths are in posterior standard deviations.
 """
 
@@ -14,7 +14,7 @@ from approxmcmc.errors import ApproxMCMCError
 from approxmcmc.expansion.general import GeneralExpansion
 from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.numerics.laplace_approximation import Laplace
-from approxmcmc.numerics.sparse_normal import NormalLaw
+from approxmcmc.numerics.sparse_normal import NormalFit
 
 # Largest coordinate of the whitened gradient at the end of a climb, in 1 / posterior standard deviations: what is left
 # to the top is then about as many standard deviations.
@@ -48,14 +48,14 @@ class Climb(NamedTuple):
 
 
 class Landscape:
-    """The log posterior of a target in the whitened coordinates of a law; counts its passes over all rows.
+    """The log posterior of a target in the whitened coordinates of a fit; counts its passes over all rows.
 
     Parameters
     ----------
     target
         The posterior; continuous, with terms.
-    law
-        Mean and covariance that define the coordinates; of a sparse law only the standard deviations.
+    fit
+        Mean and covariance that define the coordinates; of a sparse fit only the standard deviations.
     rows
         Indices of the rows whose log-likelihood, scaled, stands for that of all; None: all rows.
     is_closed
@@ -63,10 +63,10 @@ class Landscape:
         these are not compiled, but the gradient of the terms is.
     """
 
-    def __init__(self, target: Target, law: NormalLaw, rows: np.ndarray | None, *, is_closed: bool) -> None:
+    def __init__(self, target: Target, fit: NormalFit, rows: np.ndarray | None, *, is_closed: bool) -> None:
         self.target = target
-        self.mean = law.mode
-        self.factor = law.cholesky if isinstance(law, Laplace) else law.sd
+        self.mean = fit.mode
+        self.factor = fit.cholesky if isinstance(fit, Laplace) else fit.sd
         self.posterior = Posterior(target, order=1) if is_closed else Posterior.by_gradients(target)
         self.share = 1.0
         if rows is not None:
@@ -201,7 +201,7 @@ def _uphill(slope: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]]) -> np
     """Return the direction of L-BFGS from the last moves and the changes of the slope: two loops over the `pairs`.
 
     The pairs are (s, y), s a move and y minus the change of the slope, oldest first; see Nocedal and Wright (2006),
-    algorithm 7.4. Without pairs it is the slope, which reaches the mode of the law in one step.
+    algorithm 7.4. Without pairs it is the slope, which reaches the mode of the fit in one step.
     """
     direction = slope.copy()
     weights = []

@@ -155,7 +155,7 @@ def laplace(
     """Return the Laplace approximation N(mode, H^-1) of a posterior, H minus the Hessian of its log density there.
 
     Arguments and errors are as for `find_mode`. Without `start`, an approximation that was found when the target was
-    made (`Target.known_law`) is returned at once.
+    made (`Target.known_fit`) is returned at once.
 
     Examples
     --------
@@ -166,8 +166,8 @@ def laplace(
     RandomWalk(scale=1.0, target_acceptance=None, preconditioner=(2, 2))
     """
     _check_target(target)
-    if start is None and target.known_law is not None:
-        return target.known_law  # type: ignore[no-any-return]  # a role does not know the class
+    if start is None and target.known_fit is not None:
+        return target.known_fit  # type: ignore[no-any-return]  # a role does not know the class
     mode = find_mode(target, start=start, tolerance=tolerance, max_passes=max_passes, progress=progress)
     return Laplace(mode.theta, inverse(mode.precision), mode.decrement, mode.passes, mode.seconds)
 

@@ -49,8 +49,8 @@ class SparseNormal(Component):
     --------
     >>> import numpy as np, approxmcmc as amc
     >>> rows, columns = [0, 1, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5, 6]
-    >>> law = SparseNormal(np.zeros(7), rows + [0, 1], columns + [6, 6], 7 * [4.0] + 2 * [1.0])
-    >>> law.sd[2:5], bool(np.allclose(law.cov @ law.precision, np.eye(7)))
+    >>> fit = SparseNormal(np.zeros(7), rows + [0, 1], columns + [6, 6], 7 * [4.0] + 2 * [1.0])
+    >>> fit.sd[2:5], bool(np.allclose(fit.cov @ fit.precision, np.eye(7)))
     (array([0.5, 0.5, 0.5]), True)
     """
 
@@ -153,10 +153,10 @@ def _first(which: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> tuple[in
     return int(rows[k]), int(columns[k])
 
 
-NormalLaw = Laplace | SparseNormal
+NormalFit = Laplace | SparseNormal
 
 
-def normal_by_precision(mode: np.ndarray, precision: np.ndarray) -> NormalLaw:
+def normal_by_precision(mode: np.ndarray, precision: np.ndarray) -> NormalFit:
     """Return the normal distribution with this mean and positive definite precision (dim, dim).
 
     It is sparse if that halves the work. Raises `numpy.linalg.LinAlgError` if the precision is not positive definite.

@@ -87,8 +87,8 @@ def plot_bias(
     colours = {"color": ["estimand"]} if drifts else None
     plot.on(xr.Dataset(dict.fromkeys(names, zeros)), (5.0 * len(names) + 1.0, 3.6), pc_kwargs, aes=colours, sharey=True)
     for panel in names:
-        for value, visual, look in LEVELS:
-            plot.set(visual, draw.hline, {panel: value}, **look)
+        for value, visual, style in LEVELS:
+            plot.set(visual, draw.hline, {panel: value}, **style)
     if drifts:
         drift = _in_sds(table.sel(estimand=drifting), "drift")
         steps = xr.DataArray(drift["step"].values, dims="step")

@@ -73,12 +73,12 @@ class Drawing:
         return {**defaults, **(chosen if isinstance(chosen, Mapping) else {})}
 
     def add(
-        self, visual: str, function: Any, panels: Mapping[str, xr.DataArray], aes: Iterable[str] = (), **look: Any
+        self, visual: str, function: Any, panels: Mapping[str, xr.DataArray], aes: Iterable[str] = (), **style: Any
     ) -> None:
         """Draw a visual with its aesthetics in each panel, unless the caller leaves it out."""
         if self.wants(visual):
             ignored = self.collection.aes_set.difference(self._aes.get(visual, aes))
-            arguments = self.arguments(visual, **look)
+            arguments = self.arguments(visual, **style)
             self.collection.map(function, visual, data=xr.Dataset(panels), ignore_aes=ignored, **arguments)
 
     def set(self, visual: str, function: Any, panels: Mapping[str, float] | None = None, **settings: Any) -> None:

@@ -163,7 +163,7 @@ class PreconditionedCrankNicolson(Component, Proposal):
         """Check the ranges; a Laplace approximation becomes two arrays."""
         if not -1.0 < self.rho < 1.0:
             raise InvalidInputError(f"{speaker()}: rho must lie strictly between -1 and 1, found {self.rho}")
-        center, cov = normal_law(self.center, self.cov)
+        center, cov = mean_and_covariance(self.center, self.cov)
         object.__setattr__(self, "center", center)
         object.__setattr__(self, "cov", cov)
 
@@ -211,7 +211,7 @@ class Independence(Component, Proposal):
 
     def __post_init__(self) -> None:
         """Check the ranges; a Laplace approximation becomes two arrays."""
-        mean, cov = normal_law(self.mean, self.cov)
+        mean, cov = mean_and_covariance(self.mean, self.cov)
         object.__setattr__(self, "mean", mean)
         object.__setattr__(self, "cov", cov)
 
@@ -225,7 +225,7 @@ class Independence(Component, Proposal):
         return np.asarray(self.mean + np.linalg.cholesky(self.cov) @ rng.standard_normal(self.mean.size))
 
 
-def normal_law(center: Any, cov: Any) -> tuple[np.ndarray, np.ndarray]:
+def mean_and_covariance(center: Any, cov: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and covariance from two arrays or from one Laplace approximation; raise if they are invalid."""
     if is_approximation(center):
         if cov is not None:
@@ -255,9 +255,9 @@ def crank_nicolson(rho: float, center: np.ndarray, cov: np.ndarray, target: Targ
             "build it from laplace(target) of this target"
         )
     upper = np.ascontiguousarray(np.linalg.cholesky(cov).T)
-    law = (center.copy(), upper, float(rho), math.sqrt(1.0 - rho * rho))
+    constants = (center.copy(), upper, float(rho), math.sqrt(1.0 - rho * rho))
 
     def make_state() -> CrankNicolsonState:
-        return CrankNicolsonState(*law, *(np.full(dim, math.nan) for _ in range(4)))
+        return CrankNicolsonState(*constants, *(np.full(dim, math.nan) for _ in range(4)))
 
     return CompiledProposal(propose, make_state, couple=couple)

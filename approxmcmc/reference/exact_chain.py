@@ -56,7 +56,7 @@ class Kernel:
 
 def langevin_kernel(fit: Laplace, thin: int = 1) -> Kernel:
     """Return Metropolis-Hastings with Langevin steps (MALA) in the metric of a Laplace approximation."""
-    step_size = 1.65**2 / fit.mode.size ** (1 / 3)  # Roberts and Rosenthal (1998), for a normal law
+    step_size = 1.65**2 / fit.mode.size ** (1 / 3)  # Roberts and Rosenthal (1998), for a normal target
     return Kernel(
         MetropolisHastings(Langevin(step_size, preconditioner=fit, target_acceptance=0.574), ExactTest()), thin=thin
     )

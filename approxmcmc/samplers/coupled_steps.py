@@ -54,8 +54,8 @@ def make_coupled_step(
     """Return ``step(rng, chains, shared, n_chains) -> status``: a step of both chains, or of X alone if n_chains = 1.
 
     A chain is a named tuple with the fields `theta`, `proposed` and `proposal`; `shared` has `counts`, `noise` and
-    `look`. ``weigh(rng, shared, chain, log_q_ratio, again)`` returns Lambda of the chain's proposal; if `again`, the
-    last call was made at the same theta'. ``is_unreachable(shared, chain)`` decides on a proposal with an undefined
+    `last_ratios`. ``weigh(rng, shared, chain, log_q_ratio, again)`` returns Lambda of the chain's proposal; if `again`,
+    the last call was made at the same theta'. ``is_unreachable(shared, chain)`` decides on a proposal with an undefined
     Lambda, and ``go_there(chain)`` moves a chain to its proposal. The status is FAILED if a chain is undecided,
     otherwise STAYED, whether a chain moved or not. If `knows_density`, Lambda without the log q ratio is the change of
     the log density.
@@ -81,9 +81,9 @@ def make_coupled_step(
         decision_x = decided(shared, x, threshold, log_ratio_x)
         decision_y = REJECT
         if n_chains == 1:
-            shared.look[0] = log_ratio_x
+            shared.last_ratios[0] = log_ratio_x
             if knows_density:
-                shared.look[1] = log_ratio_x - log_q_x
+                shared.last_ratios[1] = log_ratio_x - log_q_x
         else:
             log_ratio_y = weigh(rng, shared, y, log_q_y, equal(x.proposed, y.proposed))
             decision_y = decided(shared, y, mirror(threshold) if trade_places(x, y) else threshold, log_ratio_y)

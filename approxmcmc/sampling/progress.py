@@ -82,14 +82,14 @@ class Watch:
         """Take notice of the steps made, see `Progress`."""
         if self._display is not None:
             self._steps.update(steps, draws)
-            self.look()
+            self.show()
 
     def expect(self, total: float, note: str) -> None:
         """Set the expected number of steps, see `Progress`."""
         self._steps.total = total
         self._steps.note = note
 
-    def look(self) -> None:
+    def show(self) -> None:
         """Show the present line."""
         if self._display is not None:
             with self._lock, contextlib.suppress(OSError, ValueError):  # a closed output; the draws matter more
@@ -219,7 +219,7 @@ def watching(show: bool, kind: str = "", display: Display | None = None) -> Iter
 
     def report() -> None:
         while not over.wait(SECONDS_BETWEEN_LOOKS):
-            watch.look()
+            watch.show()
 
     reporter = threading.Thread(target=report, name="reports progress", daemon=True)
     token = _WATCH.set(watch)
@@ -253,7 +253,7 @@ def progress(
     with watching(show) as watch:
         watch.count(_Steps(label, total, time_limit, tune, quality))
         yield watch
-        watch.look()
+        watch.show()
 
 
 def plain_lines(write: Callable[[str], None]) -> Display:

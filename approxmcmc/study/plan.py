@@ -162,13 +162,13 @@ def _cell(
     replicate: int,
     code: str,
 ) -> Cell:
-    law = {**common, "budget": dataclasses.asdict(study.budget_of(target))}
-    law |= {"target": target_hash, "sampler": describe(setting.sampler), "replicate": replicate}
+    content_of_cell = {**common, "budget": dataclasses.asdict(study.budget_of(target))}
+    content_of_cell |= {"target": target_hash, "sampler": describe(setting.sampler), "replicate": replicate}
     if isinstance(setting.sampler, WholeSampler):
-        law["foreign"] = {"twin": twin_of(study.target(target)), "run": code_id}
+        content_of_cell["foreign"] = {"twin": twin_of(study.target(target)), "run": code_id}
     elif code_id is not None:
-        law["code"] = code_id
-    identity = digest("cell", law)
+        content_of_cell["code"] = code_id
+    identity = digest("cell", content_of_cell)
     return Cell(
         key=digest("key", identity, code),
         identity=identity,

@@ -509,8 +509,8 @@ class ControlVariate(
             assert self.pilot is not None
             # If the bounds of old rows have no room for averaged coefficients, those of new ones are Taylor's, too.
             averaged = self.averaged and (self._bound_of_rows is None or self._bound_of_rows.is_averaged)
-            law = self.center, self.pilot.cholesky, self.pilot.draws
-            survey = expansion.survey(*law, numbers, averaged=averaged)
+            pilot = self.center, self.pilot.cholesky, self.pilot.draws
+            survey = expansion.survey(*pilot, numbers, averaged=averaged)
             whole = survey.total
         else:
             whole = expansion.expand(self.center, numbers)
@@ -549,7 +549,7 @@ class ControlVariate(
         return bound._replace(
             rates=followed_by(bound.rates, rates),
             classes=with_more_rows(bound.classes, rates),
-            reaches=changes_between(grown._law("how far bounds must hold")[2], bound.reach, bound.numbers),
+            reaches=changes_between(grown._pilot_for("how far bounds must hold")[2], bound.reach, bound.numbers),
         )
 
     @names_itself("remove from {}")
@@ -877,8 +877,8 @@ class ControlVariate(
                 f'{self!r}: the expanded posterior has no maximum, so nothing can be proposed from it; expand at="mode"'
             )
         if self.laplace is not self.pilot:
-            law = self.laplace.mode, self.laplace.cov
-            return CompiledSurrogate(moves.move, moves.move_both, lambda: None, law, self.laplace.cov)
+            normal = self.laplace.mode, self.laplace.cov
+            return CompiledSurrogate(moves.move, moves.move_both, lambda: None, normal, self.laplace.cov)
         assert self.pilot is not None
         directions = self.surrogate.directions(self.pilot.cholesky, across_walls=moves.across_walls)
         if kernel not in self._tuned:
@@ -899,14 +899,14 @@ class ControlVariate(
         """
         several = None if has_one_predictor(self.target) else with_bounded_residuals(self.target)
         if several is not None and several.likelihood.forms_are_global and self.order == 2:
-            return range_in_space(several, self._numbers, self._light, self._law("how far residuals spread"))
+            return range_in_space(several, self._numbers, self._light, self._pilot_for("how far residuals spread"))
         linear = bounded(self.target)
         bounds = None if linear is None else linear.likelihood.derivative_bounds(3, linear.responses)
         if linear is None or bounds is None or self.order != 2:
             return self._range_within_radius()
         constant_bound = linear.likelihood.third_derivative_bound
         bound = float(bounds.max()) if constant_bound is None else constant_bound
-        return residual_range(linear, bound, self._numbers, self._light, self._law("how far residuals spread"))
+        return residual_range(linear, bound, self._numbers, self._light, self._pilot_for("how far residuals spread"))
 
     def _with_bounds(self, refusal: str, remedy: str) -> Regression:
         """Return the target, whose residuals have bounds; raise with a refusal and a remedy if they have none."""
@@ -933,13 +933,13 @@ class ControlVariate(
             whole = linear.compile_difference_bound()
             return whole if self._light is None else whole._replace(rates=whole.rates[self._light])
         if self._bound is None:  # two passes, for all samplers of this object
-            law = self._law("how far bounds must hold")
-            rows = (self._numbers, self._light, law)
+            pilot = self._pilot_for("how far bounds must hold")
+            rows = (self._numbers, self._light, pilot)
             bound, self._bound_of_rows = bound_of_rows(linear, self.order, *rows, averaged=self.averaged)
             self._bound = bound._replace(classes=row_classes(bound.rates))
         return self._bound
 
-    def _law(self, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _pilot_for(self, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the centre, and Cholesky factor and draws of the normal approximation; raise without one."""
         if self.laplace is None:
             raise IncompatibleError(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance.out_of_reach import looks_to_reject
+from approxmcmc.acceptance.out_of_reach import evaluations_to_reject
 from approxmcmc.contracts import Streams
 from approxmcmc.contracts.records import EVALUATIONS
 from approxmcmc.engine.checks import show
@@ -256,7 +256,7 @@ def adapt(log_step: np.ndarray, acceptance: float, step: int, wanted: float) -> 
 class TunedState(NamedTuple):
     """The state of a pilot's chain, which reads S only and tunes its step size to the acceptance rate `wanted`.
 
-    `looks_to_reject` searches the way to `proposed`, see `approxmcmc.acceptance.out_of_reach`.
+    `evaluations_to_reject` searches the way to `proposed`, see `approxmcmc.acceptance.out_of_reach`.
     """
 
     theta: np.ndarray
@@ -264,7 +264,7 @@ class TunedState(NamedTuple):
     log_density: np.ndarray
     clock: Clock
     surrogate: SurrogateState
-    looks_to_reject: Callable[[], int]
+    evaluations_to_reject: Callable[[], int]
     wanted: float
 
 
@@ -279,7 +279,7 @@ def make_tuned_step(move: Callable[..., float]) -> Callable[..., int]:
         acceptance = move(streams.proposal, surrogate, state.proposed, count)
         adapt(surrogate.log_step, acceptance, state.clock.steps[0], state.wanted)
         stay_if_out_of_reach(
-            surrogate.value, state.looks_to_reject, surrogate.n_rows, state.theta, state.proposed, before, count
+            surrogate.value, state.evaluations_to_reject, surrogate.n_rows, state.theta, state.proposed, before, count
         )
         if math.isnan(surrogate.value[0]):
             return FAILED
@@ -304,8 +304,8 @@ def run(
     state.value[0] = state.log_density(theta)
     here = theta.copy()
     proposed = theta.copy()
-    look = PythonCall(lambda: looks_to_reject(state.log_density, here, proposed))
-    tuned = TunedState(here, proposed, state.value, new_clock(steps), state, look, moves.acceptance)
+    to_reject = PythonCall(lambda: evaluations_to_reject(state.log_density, here, proposed))
+    tuned = TunedState(here, proposed, state.value, new_clock(steps), state, to_reject, moves.acceptance)
     loop = compile_chain(make_tuned_step(moves.move), tuned)
 
     def explain() -> str:

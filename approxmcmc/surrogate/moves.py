@@ -146,13 +146,20 @@ def move_or_stay(
 
 @compiled
 def stay_if_out_of_reach(
-    value: np.ndarray, look: Any, n_rows: int, theta: np.ndarray, proposed: np.ndarray, before: float, count: np.ndarray
+    value: np.ndarray,
+    to_reject: Any,
+    n_rows: int,
+    theta: np.ndarray,
+    proposed: np.ndarray,
+    before: float,
+    count: np.ndarray,
 ) -> None:
     """End a transition from theta, where S is `before`, to `proposed`: go back if S is undefined out of reach.
 
-    `value` (1,) is S at `proposed`, which reads `n_rows` rows; ``look()`` is `looks_to_reject` for the two points.
+    `value` (1,) is S at `proposed`, which reads `n_rows` rows; ``to_reject()`` is `evaluations_to_reject` for the two
+    points.
     """
-    if math.isnan(value[0]) and is_out_of_reach(look, n_rows, 0, count):
+    if math.isnan(value[0]) and is_out_of_reach(to_reject, n_rows, 0, count):
         assign(proposed, theta)
         value[0] = before
 

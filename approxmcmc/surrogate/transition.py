@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance.out_of_reach import looks_to_reject
+from approxmcmc.acceptance.out_of_reach import evaluations_to_reject
 from approxmcmc.contracts import CompiledProposal, CompiledSurrogate, Component, Proposal, SurrogateTarget, Target
 from approxmcmc.contracts.records import TOUCHED
 from approxmcmc.contracts.speaker import names_itself
@@ -42,13 +42,13 @@ MEETING_SHARE = 0.25
 class Ends(NamedTuple):
     """The last current point `here` and the last proposal `there`, (dim,) each, and `values` (2,), S at both.
 
-    `looks_to_reject` searches the way from one to the other, see `approxmcmc.acceptance.out_of_reach`.
+    `evaluations_to_reject` searches the way from one to the other, see `approxmcmc.acceptance.out_of_reach`.
     """
 
     here: np.ndarray
     there: np.ndarray
     values: np.ndarray
-    looks_to_reject: Callable[[], int]
+    evaluations_to_reject: Callable[[], int]
 
 
 class TransitionState(NamedTuple):
@@ -81,7 +81,7 @@ def end_transition(
     """
     before = ends.values[0]
     assign(ends.there, out)
-    stay_if_out_of_reach(value, ends.looks_to_reject, n_rows, theta, out, before, count)
+    stay_if_out_of_reach(value, ends.evaluations_to_reject, n_rows, theta, out, before, count)
     assign(ends.there, out)
     ends.values[1] = value[0]
     return before - value[0]
@@ -248,8 +248,8 @@ class SurrogateTransition(Component, Proposal):
         def make_state() -> Any:
             here, there = np.full((2, dim), np.nan)  # a NaN equals nothing
             surrogate = compiled_surrogate.make_state()
-            look = PythonCall(lambda: looks_to_reject(surrogate.log_density, here, there))
-            return TransitionState(surrogate, self.steps, Ends(here, there, np.empty(2), look))
+            to_reject = PythonCall(lambda: evaluations_to_reject(surrogate.log_density, here, there))
+            return TransitionState(surrogate, self.steps, Ends(here, there, np.empty(2), to_reject))
 
         couple = make_couple(compiled_surrogate.move_both)
         records = ("gradient_evaluations", "out_of_reach")

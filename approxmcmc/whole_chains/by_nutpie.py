@@ -185,7 +185,7 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str | None = None) -> 
     by = adaptation or BY_GRADIENTS
     chains = list[NutpieChain]()
     stopped = ""
-    looked = 0.0
+    polling = 0.0
     firsts = _starts(job)
     try:
         chains = _instead(chains, job, compiled, firsts, most, by)
@@ -211,14 +211,14 @@ def draw(job: NUTSJob, compiled: NutpieModel, adaptation: str | None = None) -> 
             if draws > most:  # longer chains start again, with the same draws at the beginning
                 most = _most(job, compiled, draws)
                 chains = _instead(chains, job, compiled, firsts, most, by)
-            looked = looked + time.perf_counter() - ended
+            polling = polling + time.perf_counter() - ended
     except KeyboardInterrupt:
         stopped = "interrupt"
         ended = time.perf_counter()
         trees = [chain.draws() for chain in chains]
     finally:
         _end(chains)
-    return _raw(chains, trees, draws, compiled.seconds, ended - began - looked, stopped, by)
+    return _raw(chains, trees, draws, compiled.seconds, ended - began - polling, stopped, by)
 
 
 def _most(job: NUTSJob, compiled: NutpieModel, draws: int) -> int:

@@ -116,7 +116,7 @@ def seconds_of_draws(setting: Pairing, limit: float, seed: int) -> float:
         target_ess=ENOUGH,
         time_limit=limit,
         audit_every=None,
-        initvals=setting.law,
+        initvals=setting.fit,
         random_seed=seed,
         progressbar=False,
     )

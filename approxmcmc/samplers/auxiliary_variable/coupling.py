@@ -36,11 +36,11 @@ class ExchangeWalker(NamedTuple):
 class SharedDraws(NamedTuple):
     """What both chains use: counts, log prior, simulator, and scratch.
 
-    While X moves alone, ``look[0]`` is its last log ratio.
+    While X moves alone, ``last_ratios[0]`` is its last log ratio.
     """
 
     counts: np.ndarray
-    look: np.ndarray
+    last_ratios: np.ndarray
     log_prior: Any
     ratio: RatioState
     noise: np.ndarray

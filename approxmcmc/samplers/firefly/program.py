@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from approxmcmc.acceptance.out_of_reach import looks_to_reject
+from approxmcmc.acceptance.out_of_reach import evaluations_to_reject
 from approxmcmc.contracts import CompiledBound, Streams
 from approxmcmc.contracts.records import EVALUATIONS, TOUCHED
 from approxmcmc.engine.checks import show
@@ -69,7 +69,7 @@ class FireflyProgram(StepProgram):
             current=Factors(np.full(1, math.nan), np.full(1, math.nan), bright.log_odds),
             candidate=Factors(np.full(1, math.nan), np.full(1, math.nan), np.empty(n_obs)),
             bright=bright,
-            looks_to_reject=PythonCall(lambda: looks_to_reject(log_density, theta, proposed)),
+            evaluations_to_reject=PythonCall(lambda: evaluations_to_reject(log_density, theta, proposed)),
             proposal=proposal,
             z=self.z_update.make_state(expected_bright, n_obs),
         )

@@ -23,7 +23,7 @@ class FireflyState(NamedTuple):
     """A chain of Firefly: theta, its proposal, and which data are bright.
 
     `joint` is the joint density, `current` and `candidate` its summands at `theta` and at `proposed`; `current` and
-    `bright` share one array of log odds. `looks_to_reject` searches the way to `proposed`, see
+    `bright` share one array of log odds. `evaluations_to_reject` searches the way to `proposed`, see
     `approxmcmc.acceptance.out_of_reach`. `proposal` is the state of the update of theta, by a proposal or a slice, `z`
     the state of the update of z. The posterior is never evaluated, so `log_density` stays NaN.
     """
@@ -36,7 +36,7 @@ class FireflyState(NamedTuple):
     current: Factors
     candidate: Factors
     bright: Bright
-    looks_to_reject: Callable[[], int]
+    evaluations_to_reject: Callable[[], int]
     proposal: Any
     z: Any
 

@@ -147,7 +147,7 @@ def make_metropolis_move(
         log_ratio = log_ratio_of(log_q_ratio, log_joint(state.current, n_bright), there)
         decision = decision_on(log_u, log_ratio)
         if decision == UNDECIDED:
-            if not is_out_of_reach(state.looks_to_reject, n_bright, 0, count):
+            if not is_out_of_reach(state.evaluations_to_reject, n_bright, 0, count):
                 return FAILED
             decision = REJECT
             log_ratio = -math.inf
@@ -171,7 +171,7 @@ def is_inside(
     place_on_line(state.proposal, state.theta, t, state.proposed)
     there = log_joint_at(state.joint, state.proposed, state.bright, state.candidate, count)
     inside = decision_on(log_height, log_ratio_of(0.0, 0.0, there))  # the height is a log density, and no ratio
-    if inside == UNDECIDED and is_out_of_reach(state.looks_to_reject, state.bright.size[0], 0, count):
+    if inside == UNDECIDED and is_out_of_reach(state.evaluations_to_reject, state.bright.size[0], 0, count):
         return REJECT  # far below the slice
     return inside
 

@@ -17,10 +17,10 @@ from approxmcmc.sampling.chain import FAILED, STAYED, new_clock
 
 
 class SharedSites(NamedTuple):
-    """What both chains use: counts, an unused `look`, the values that a step writes, and the threshold."""
+    """What both chains use: counts, an unused `last_ratios`, the values that a step writes, and the threshold."""
 
     counts: np.ndarray
-    look: np.ndarray
+    last_ratios: np.ndarray
     value: np.ndarray
     threshold: np.ndarray
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.acceptance.metropolis import log_ratio_of
-from approxmcmc.acceptance.out_of_reach import is_out_of_reach, looks_to_reject
+from approxmcmc.acceptance.out_of_reach import evaluations_to_reject, is_out_of_reach
 from approxmcmc.acceptance.rules import MIRRORS, RULES
 from approxmcmc.contracts import AcceptanceTest, CompiledCoupling, CompiledTarget, Proposal, Target
 from approxmcmc.contracts.records import COUNT_NAMES, EVALUATIONS
@@ -41,14 +41,14 @@ class Walker(NamedTuple):
 class SharedTarget(NamedTuple):
     """What both chains use: counts, the target, and scratch.
 
-    While X moves alone, `look` (2,) holds its last log ratio, with and without the proposal's part. `there` (2,) holds
-    log prior and log-likelihood at the last proposal evaluated. `looks_to_reject` searches the way from ``way[0]`` to
-    ``way[1]``, see `approxmcmc.acceptance.out_of_reach`; one function serves both chains of all pairs, because a pair
-    meets after a few steps, and a Python function takes longer to become one of C than these steps.
+    While X moves alone, `last_ratios` (2,) holds its last log ratio, with and without the proposal's part. `there` (2,)
+    holds log prior and log-likelihood at the last proposal evaluated. `evaluations_to_reject` searches the way from
+    ``way[0]`` to ``way[1]``, see `approxmcmc.acceptance.out_of_reach`; one function serves both chains of all pairs,
+    because a pair meets after a few steps, and a Python function takes longer to become one of C than these steps.
     """
 
     counts: np.ndarray
-    look: np.ndarray
+    last_ratios: np.ndarray
     there: np.ndarray
     log_prior: Any
     log_terms: Any
@@ -59,7 +59,7 @@ class SharedTarget(NamedTuple):
     work: np.ndarray
     noise: np.ndarray
     way: np.ndarray
-    looks_to_reject: Callable[[], int]
+    evaluations_to_reject: Callable[[], int]
 
 
 @compiled
@@ -106,7 +106,7 @@ def is_unreachable(shared: SharedTarget, walker: Walker) -> bool:
     """Return whether the walker's proposal, where a density is undefined, is out of reach, and count the search."""
     assign(shared.way[0], walker.theta)
     assign(shared.way[1], walker.proposed)
-    return is_out_of_reach(shared.looks_to_reject, shared.n_obs, shared.prior_rows, shared.counts)
+    return is_out_of_reach(shared.evaluations_to_reject, shared.n_obs, shared.prior_rows, shared.counts)
 
 
 def couple(
@@ -152,7 +152,7 @@ def couple(
         way = np.empty((2, dim))
         return SharedTarget(
             counts=np.zeros(len(COUNT_NAMES), dtype=np.int64),
-            look=np.full(2, math.nan),
+            last_ratios=np.full(2, math.nan),
             there=np.full(2, math.nan),
             log_prior=compiled.log_prior,
             log_terms=compiled.log_terms,
@@ -163,7 +163,7 @@ def couple(
             work=np.empty(BATCH),
             noise=np.empty((2, dim)),
             way=way,
-            looks_to_reject=PythonCall(lambda: looks_to_reject(log_density_at, way[0], way[1])),
+            evaluations_to_reject=PythonCall(lambda: evaluations_to_reject(log_density_at, way[0], way[1])),
         )
 
     name = " + ".join(type(member).__name__ for member in proposal.members)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from approxmcmc.acceptance.out_of_reach import looks_to_reject
+from approxmcmc.acceptance.out_of_reach import evaluations_to_reject
 from approxmcmc.audits.steps import Judge, TestedSteps, WalkedSteps
 from approxmcmc.contracts import AcceptanceTest, Auditor, CompiledProposal, CompiledTest, Streams
 from approxmcmc.engine.checks import show
@@ -158,7 +158,7 @@ class MetropolisHastingsProgram(StepProgram):
             log_q_ratio=np.full(1, math.nan),
             log_prior_of=target.log_prior,
             prior_rows=target.prior_rows,
-            looks_to_reject=PythonCall(lambda: looks_to_reject(self.log_density, theta, proposed)),
+            evaluations_to_reject=PythonCall(lambda: evaluations_to_reject(self.log_density, theta, proposed)),
             evidence=new_evidence(target.log_terms, data, target.n_obs, theta, proposed, order),
             proposal=self.proposal.make_state(),
             test=self.test.make_state(),

@@ -39,7 +39,7 @@ class MetropolisHastingsState(NamedTuple):
     """A chain of Metropolis-Hastings: theta, its proposal, and the states of its parts.
 
     `log_prior_of` is the target's compiled log prior, which reads `prior_rows` of the data, and `log_prior` its value
-    at theta; `log_q_ratio` is the log q ratio of the last proposal; `looks_to_reject` is called if a density is
+    at theta; `log_q_ratio` is the log q ratio of the last proposal; `evaluations_to_reject` is called if a density is
     undefined, and returns the number of densities evaluated until the proposal proved out of reach, or 0; `proposal`
     and `test` are the states of the two parts.
     """
@@ -52,7 +52,7 @@ class MetropolisHastingsState(NamedTuple):
     clock: Clock
     log_prior_of: Any
     prior_rows: int
-    looks_to_reject: Callable[[], int]
+    evaluations_to_reject: Callable[[], int]
     evidence: Evidence
     proposal: Any
     test: Any
@@ -140,7 +140,7 @@ def make_step(
             decision, log_ratio = decide(streams, clock, state.evidence, threshold, log_rest, state.test, count, value)
         if decision == UNDECIDED:
             n_obs = state.evidence.n_obs
-            if not (uses_ratio and is_out_of_reach(state.looks_to_reject, n_obs, state.prior_rows, count)):
+            if not (uses_ratio and is_out_of_reach(state.evaluations_to_reject, n_obs, state.prior_rows, count)):
                 return FAILED
             decision = REJECT
             log_ratio = -math.inf

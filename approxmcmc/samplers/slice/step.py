@@ -53,7 +53,7 @@ def make_is_inside(decide: Callable[..., tuple[int, float]]) -> Callable[..., in
         else:
             inside, _ = decide(streams, state.clock, state.evidence, threshold, log_rest, state.test, count, value)
         if inside == UNDECIDED and is_out_of_reach(
-            state.looks_to_reject, state.evidence.n_obs, state.prior_rows, count
+            state.evaluations_to_reject, state.evidence.n_obs, state.prior_rows, count
         ):
             return REJECT  # far below the slice
         return inside

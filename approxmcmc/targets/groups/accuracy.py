@@ -40,20 +40,20 @@ class Accuracy(NamedTuple):
     n_groups: int
 
 
-def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence[int]) -> Accuracy:
+def judge(target: Any, fit: Laplace | None, limit: float | None, nodes: Sequence[int]) -> Accuracy:
     """Return the accuracy of a target's quadrature, after more nodes are set until the error is at most `limit` nats.
 
     The target gets the first number among `nodes` that suffices. If none does, Newton steps are doubled while there are
-    fewer than 8. With ``limit=None`` the target is unchanged. `law` is an approximate posterior, or None to make one.
+    fewer than 8. With ``limit=None`` the target is unchanged. `fit` is an approximate posterior, or None to make one.
     """
-    law = law or _normal_law(target)
+    fit = fit or _normal_fit(target)
     # for set-up only
     rng = np.random.default_rng(0)
     n_obs = target.n_obs
     few = n_obs > MOST_GROUPS
     groups = np.sort(rng.choice(n_obs, MOST_GROUPS, replace=False)) if few else np.arange(n_obs)
-    near = points(law, target.scale_coordinates)
-    far, shares = points_of_tails(target, law, groups)
+    near = points(fit, target.scale_coordinates)
+    far, shares = points_of_tails(target, fit, groups)
     thetas = np.vstack([near, far])
     weights = np.concatenate([np.ones(len(near)), shares])
     changes = changes_of_error(target, thetas, groups)
@@ -67,22 +67,22 @@ def judge(target: Any, law: Laplace | None, limit: float | None, nodes: Sequence
     return Accuracy(float((weights[counts] * changes[counts]).max()), len(groups))
 
 
-def points(law: Laplace, scales: Sequence[int]) -> np.ndarray:
-    """Return the mean of `law`, 8 draws from a wider one, and points 3 standard deviations away along each of `scales`.
+def points(fit: Laplace, scales: Sequence[int]) -> np.ndarray:
+    """Return the mean of `fit`, 8 draws from a wider one, and points 3 standard deviations away along each of `scales`.
 
     `scales` are the indices in theta of scales of effects; the points have shape (points, dim).
     """
-    noise = np.random.default_rng(1).standard_normal((DRAWS, law.mode.size))
-    ends = np.zeros((2 * len(scales), law.mode.size))
+    noise = np.random.default_rng(1).standard_normal((DRAWS, fit.mode.size))
+    ends = np.zeros((2 * len(scales), fit.mode.size))
     for index, j in enumerate(scales):
-        ends[2 * index : 2 * index + 2, j] = ALONG_SCALE * np.sqrt(law.cov[j, j]) * np.array([1.0, -1.0])
-    return np.asarray(law.mode + np.vstack([np.zeros((1, law.mode.size)), WIDER * noise @ law.cholesky.T, ends]))
+        ends[2 * index : 2 * index + 2, j] = ALONG_SCALE * np.sqrt(fit.cov[j, j]) * np.array([1.0, -1.0])
+    return np.asarray(fit.mode + np.vstack([np.zeros((1, fit.mode.size)), WIDER * noise @ fit.cholesky.T, ends]))
 
 
-def points_of_tails(target: Any, law: Laplace, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def points_of_tails(target: Any, fit: Laplace, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return points farther out along scales of effects with heavy tails, such as those of a Cauchy prior, and shares.
 
-    From 3 standard deviations of `law` on the distance is doubled while the log posterior is less than 4.5 nats below
+    From 3 standard deviations of `fit` on the distance is doubled while the log posterior is less than 4.5 nats below
     that at the mode, where it would be for a normal distribution. `groups` represent all groups.
 
     The share of a point at the distance r is the mass between r / 2 and r, about f(r) r / 2 with the density f,
@@ -95,25 +95,25 @@ def points_of_tails(target: Any, law: Laplace, groups: np.ndarray) -> tuple[np.n
     def log_density(theta: np.ndarray) -> float:
         return float(log_prior(theta) + terms_of(better, theta[None], groups).sum() / share)
 
-    highest = log_density(law.mode)
+    highest = log_density(fit.mode)
     thetas = []
     shares = []
     for j in target.scale_coordinates:
-        first = ALONG_SCALE * np.sqrt(law.cov[j, j])
+        first = ALONG_SCALE * np.sqrt(fit.cov[j, j])
         for direction in (1.0, -1.0):
             distance = first
-            theta = law.mode.copy()
+            theta = fit.mode.copy()
             theta[j] += direction * distance
             drop = highest - log_density(theta)
             while drop < DROP and distance < FARTHEST * first:
                 distance *= 2.0
-                theta = law.mode.copy()
+                theta = fit.mode.copy()
                 theta[j] += direction * distance
                 drop = highest - log_density(theta)
                 thetas.append(theta)
                 deviations = ALONG_SCALE * distance / first
                 shares.append(min(1.0, math.exp(-drop) * deviations / math.sqrt(8.0 * math.pi)))
-    return np.array(thetas).reshape((-1, law.mode.size)), np.array(shares)
+    return np.array(thetas).reshape((-1, fit.mode.size)), np.array(shares)
 
 
 def _with_more_nodes(target: Any) -> Any:
@@ -149,7 +149,7 @@ def terms_of(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.ndarray:
     return terms
 
 
-def _normal_law(target: Any) -> Laplace:
+def _normal_fit(target: Any) -> Laplace:
     """Return a normal distribution around the target's centre, with the size of the log posterior's curvature there."""
     values, vectors = np.linalg.eigh(-Posterior(target).at(target.center).hessian)
     cov = (vectors / np.maximum(np.abs(values), 1e-8)) @ vectors.T

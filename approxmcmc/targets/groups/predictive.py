@@ -152,7 +152,7 @@ class RowsInGroups(RowsToPredict):
         labels: Sequence[Any] | None = None,
     ) -> None:
         self.target = target
-        self.law = ResponsesInGroups(family)
+        self.given_effects = ResponsesInGroups(family)
         self.design = design
         self.groups = groups
         self.order = order
@@ -236,11 +236,11 @@ class RowsInGroups(RowsToPredict):
 
     def means(self, predictors: np.ndarray, rows: slice) -> np.ndarray:
         """Return the expected responses given the effects; shape (rows, m)."""
-        return self.law.mean(predictors, self._sizes(rows))
+        return self.given_effects.mean(predictors, self._sizes(rows))
 
     def responses(self, predictors: np.ndarray, rows: slice, rng: np.random.Generator) -> np.ndarray:
         """Draw responses given the effects; shape (rows, m)."""
-        return self.law.simulate(rng, predictors, self._sizes(rows))
+        return self.given_effects.simulate(rng, predictors, self._sizes(rows))
 
     def _places(self, rows: slice) -> Any:
         """Return where some rows of the result are among those of the design."""

@@ -174,19 +174,19 @@ class QuadratureTerms(LinkedTerms, ExpandsItself):
         `n_nodes` the number of nodes stays as it was set before.
         """
         self.refit()
-        law: Laplace | None = None
+        fit: Laplace | None = None
         if at is None:
             try:
-                law = laplace(self, tolerance=NEAR_THE_MODE)
-                self.center = law.mode
+                fit = laplace(self, tolerance=NEAR_THE_MODE)
+                self.center = fit.mode
             except (InvalidInputError, NotFiniteError):
                 self.center = highest_point(self)
         else:
             self.center = at
         self.refit()
         self.set_rule(n_steps=STEPS)
-        self.known_law = law
-        self.accuracy = judge(self, law, None if n_nodes else LARGEST_ERROR, NODES[self.n_effects])
+        self.known_fit = fit
+        self.accuracy = judge(self, fit, None if n_nodes else LARGEST_ERROR, NODES[self.n_effects])
         self.distance_to_model = self.accuracy.nats
 
     def refit(self) -> None:

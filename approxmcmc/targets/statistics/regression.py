@@ -216,11 +216,11 @@ class LinearRegression(NormalStatistics, RowsInPyMC, Describable):
         n_scales = 0 if sigma is not None else Y.shape[1]
         scales[variables.size - n_scales :] = LOG_SIGMA_SCALE
         means[variables.size - n_scales :] = math.log(sigma_scale)
-        law = NormalPrior(means, scales) if prior is None else Prior(1.0, prior)
+        log_prior = NormalPrior(means, scales) if prior is None else Prior(1.0, prior)
         parts = columns.parts(len(Y))
         design = _design(parts, len(Y), Y.shape[1], variables, sigma, offset=offset, weights=weights)
         scales_of_priors = {"prior_scale": prior_scale, "sigma_scale": sigma_scale}
-        super().__init__(RowsOfRegression(design, Y, variables, law, **scales_of_priors))
+        super().__init__(RowsOfRegression(design, Y, variables, log_prior, **scales_of_priors))
 
     def _rows_of_twin(self) -> Regression:
         """Return the regression of single rows."""

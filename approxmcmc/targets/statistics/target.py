@@ -91,7 +91,7 @@ class NormalStatistics(StandsForRows, Grows, ExpandsItself):
         self.n_obs = len(outcomes)
         self.data = _statistics(outcomes)
         self.passes = sum(outcome.fit.passes for outcome in outcomes)
-        vars(self).pop("_law", None)
+        vars(self).pop("_fit", None)
 
     # --- blocks of rows that come and go ---
 
@@ -172,10 +172,10 @@ class NormalStatistics(StandsForRows, Grows, ExpandsItself):
 
     def draw_start(self, rng: np.random.Generator) -> np.ndarray | None:
         """Return a draw of the Laplace approximation of this posterior; None if it has no mode."""
-        return None if self._law is None else self._law.draw(rng)
+        return None if self._fit is None else self._fit.draw(rng)
 
     @functools.cached_property
-    def _law(self) -> Laplace | None:
+    def _fit(self) -> Laplace | None:
         try:
             return laplace(self)
         except (InvalidInputError, NotFiniteError):

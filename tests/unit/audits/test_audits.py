@@ -365,7 +365,7 @@ class Steps:
         return self.terms.copy() if some is None else np.resize(self.terms[some], len(self.terms)), -7.0
 
     def look(self):
-        return self.audit.look(HERE, 3, orders=4)
+        return self.audit.audit_at(HERE, 3, orders=4)
 
 
 def test_audits_of_few_rows_know_the_log_ratio_within_their_noise():
@@ -405,7 +405,7 @@ def test_audits_read_all_rows_if_terms_are_large_or_one_matters_alone(heavy):
 def test_a_step_is_judged_by_prior_proposal_and_terms():
     """Lambda = log prior ratio + log q ratio + sum of terms; the change of energy has no q."""
     steps = Steps([0.5, -1.0, 0.25, 0.0], prior_here=-2.0, prior_there=-3.0, log_q_ratio=0.125, answers=-0.5)
-    found = steps.look()
+    found = steps.audit_at()
     assert (found.log_ratio, found.energy_change) == (-1.125, -1.25)
     assert found.proposed.tolist() == THERE.tolist() and found.log_likelihood == -7.0
     assert found.terms.tolist() == [0.5, -1.0, 0.25, 0.0] and found.log_ratios.tolist() == [-0.5] * 4
@@ -415,7 +415,7 @@ def test_a_step_is_judged_by_prior_proposal_and_terms():
 
 def test_a_temperature_divides_the_terms_and_the_test_does_it_by_itself():
     steps = Steps([2.0, -6.0], log_q_ratio=0.125, temperature=4.0)
-    assert steps.look().log_ratio == 0.125 - 1.0
+    assert steps.audit_at().log_ratio == 0.125 - 1.0
     assert steps.asked[0][0] == [2.0, -6.0]
 
 
@@ -423,7 +423,7 @@ def test_a_temperature_divides_the_terms_and_the_test_does_it_by_itself():
 def test_a_step_out_of_the_support_is_one_that_nobody_accepts(log_q_ratio):
     """No datum is read; not even a gradient that is undefined there matters."""
     steps = Steps([1.0, 1.0], prior_there=-math.inf, log_q_ratio=log_q_ratio)
-    found = steps.look()
+    found = steps.audit_at()
     assert found.log_ratio == found.energy_change == -math.inf and found.log_ratios.tolist() == [-math.inf] * 4
     assert found.terms.tolist() == [0.0, 0.0] and math.isnan(found.log_likelihood) and steps.asked == []
     audit = steps.audit(HERE, 3)
@@ -431,7 +431,7 @@ def test_a_step_out_of_the_support_is_one_that_nobody_accepts(log_q_ratio):
 
 
 def test_a_step_to_an_impossible_datum_is_judged():
-    assert Steps([1.0, -math.inf], answers=-math.inf).look().log_ratio == -math.inf
+    assert Steps([1.0, -math.inf], answers=-math.inf).audit_at().log_ratio == -math.inf
 
 
 @pytest.mark.parametrize(

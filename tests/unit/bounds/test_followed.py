@@ -10,7 +10,7 @@ from approxmcmc import bounds
 from approxmcmc.bounds import check as check_bounds, followed as audits
 from approxmcmc.bounds.wasserstein import Norm, best_of, norm_of, pairs_of, ratios
 from approxmcmc.couplings.forms import AuditRecord
-from approxmcmc.couplings.meeting import Look, Meeting
+from approxmcmc.couplings.meeting import LastRatios, Meeting
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from tests.models import logistic
 
@@ -26,7 +26,7 @@ def followed(*paths, met=True, weight=-0.5):
     found = audits.Followed(np.array([1, 2, 4]), Norm(np.array([[4.0]])))
     for path in paths:
         away = np.array(path, dtype=float)[:, None]
-        meeting = Meeting(len(path), np.stack([away, 0.0 * away]), np.zeros((2, len(path))), 0.0, Look(0.0, 0.0))
+        meeting = Meeting(len(path), np.stack([away, 0.0 * away]), np.zeros((2, len(path))), 0.0, LastRatios(0.0, 0.0))
         found.add(NOTHING._replace(weight=weight, meeting_time=len(path), met=met), meeting)
     return found
 

@@ -230,7 +230,7 @@ class TestOneAudit:
         own = dataclasses.replace(sampler(), test=test)
         form = audit_form(target(), own, draws_of(trace(), target()), rng, 16, 100)
         theta = trace()["posterior"]["beta"].to_numpy()[0, -1]
-        return [form.auditors[0].look(theta, 1, 16) for _ in range(n)]
+        return [form.auditors[0].audit_at(theta, 1, 16) for _ in range(n)]
 
     def test_orders_are_fresh(self):
         table_of = {}

@@ -238,7 +238,7 @@ def _known(dim=16, n_obs=1000, target=None, **made):
         normal_prior=(),
         compile=lambda: SimpleNamespace(data=()),
         reads_rows=True,
-        known_law=None,
+        known_fit=None,
         compiles_prior=False,
         mirrored=(),
         term_work=TermWork(1e-6 / 0.15e-9, 3e-6 / 0.15e-9, 0.0),

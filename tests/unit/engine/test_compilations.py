@@ -114,7 +114,7 @@ def test_parts_of_a_call_report_to_it(shown, monkeypatch):
     settings = {"label": "sampling", "time_limit": None, "tune": 4, "quality": lambda draws: f"{draws.size} numbers"}
     with watching(show=True) as outer:
         stage("reading the model")
-        outer.look()
+        outer.show()
         with progress.progress(10, show=False, **settings) as steps:
             assert steps is outer
             steps.update(3, lambda: np.ones(2))
@@ -150,7 +150,7 @@ def test_a_terminal_has_a_bar_and_a_notebook_a_page(monkeypatch, shown):
     monkeypatch.setitem(sys.modules, "IPython.display", page)
     with watching(show=True) as watch:
         stage("choosing a sampler: trying [x0] < 1")
-        watch.look()
+        watch.show()
     assert pages[0].endswith("</progress> choosing a sampler: trying [x0] &lt; 1, 0 s") and "progress" not in pages[-1]
 
 

@@ -368,7 +368,7 @@ def test_a_few_effects_of_known_scale_stay_coefficients_unless_asked():
     with pytest.raises(NotPossibleError, match="ability: the scale of 12 effects is known: coefficients"):
         integrated(model)
     target = integrated(model, always=True)
-    assert amc.laplace(target) is target.known_law  # the mode that placed the nodes is not searched again
+    assert amc.laplace(target) is target.known_fit  # the mode that placed the nodes is not searched again
     assert (
         amc.ControlVariate(target, always_read="auto").distance_to_model
         == target.distance_to_model

@@ -457,7 +457,7 @@ def test_an_infinite_density_would_lead_where_no_chain_comes_back_from(log_q_rat
 def test_a_point_is_inside_a_slice_where_the_joint_density_is_above_it(log_prior, looks, answer):
     state = start(logistic(), amc.Firefly(amc.samplers.Slice(0.1), "untuned"), np.zeros(3)).state
     joint = state.joint._replace(log_prior=lambda theta: log_prior)
-    state = state._replace(joint=joint, looks_to_reject=lambda: looks)
+    state = state._replace(joint=joint, evaluations_to_reject=lambda: looks)
     assert plain(is_inside)(None, state, 0.5, 0.0, np.zeros(len(COUNT_NAMES), np.int64), None) == answer
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import approxmcmc as amc
-from approxmcmc.acceptance.out_of_reach import BISECTIONS, LARGEST_FALL, looks_to_reject
+from approxmcmc.acceptance.out_of_reach import BISECTIONS, LARGEST_FALL, evaluations_to_reject
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import (
     ACCEPTANCE_RATE,
@@ -87,7 +87,7 @@ class Made:
             clock=new_clock(n_tune),
             log_prior_of=lambda proposed: log_prior,
             prior_rows=3,
-            looks_to_reject=lambda: looks,
+            evaluations_to_reject=lambda: looks,
             evidence=Evidence(),
             proposal="proposal",
             test="test",
@@ -314,7 +314,7 @@ def looked_at(log_density, proposed=3.0):
         looks.append((theta[0] - 1.0) / 2.0)
         return log_density(looks[-1])
 
-    answer = looks_to_reject(at, np.ones(1), np.array([proposed]))
+    answer = evaluations_to_reject(at, np.ones(1), np.array([proposed]))
     assert answer in (0, len(looks))
     return answer > 0, looks
 

@@ -71,7 +71,7 @@ def test_a_point_is_inside_by_its_prior_and_the_test(log_prior, looks, answer, c
         asked.append((threshold, log_rest))
         return 1, 0.0
 
-    parts = {"clock": None, "test": None, "proposal": None, "prior_rows": 3, "looks_to_reject": lambda: looks}
+    parts = {"clock": None, "test": None, "proposal": None, "prior_rows": 3, "evaluations_to_reject": lambda: looks}
     state = types.SimpleNamespace(
         evidence=types.SimpleNamespace(n_obs=7),
         theta=np.ones(1),

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from approxmcmc.acceptance.out_of_reach import looks_to_reject
+from approxmcmc.acceptance.out_of_reach import evaluations_to_reject
 from approxmcmc.contracts import COUNT_NAMES
 from approxmcmc.contracts.records import OUT_OF_REACH
 from approxmcmc.surrogate.kernels import kernel_named
@@ -56,7 +56,7 @@ def surrogate(beyond, curvature, *, across=False, slope_beyond=0.0):
 
 def transition_of(state):
     here, there = np.full((2, 1), math.nan)
-    ends = Ends(here, there, np.empty(2), lambda: looks_to_reject(state.log_density, here, there))
+    ends = Ends(here, there, np.empty(2), lambda: evaluations_to_reject(state.log_density, here, there))
     return TransitionState(state, 1, ends)
 
 
