@@ -124,7 +124,7 @@ def test_what_cannot_be_measured_is_refused():
     ):
         with pytest.raises(InvalidInputError, match=message):
             bounds.contraction(TARGET, EXACT, **{"pairs": pairs, **settings})
-    assert norm_of(amc.targets.BinaryMRF.random_triples(4, 0.6, 0), None, "x").covariance.tolist() == np.eye(4).tolist()
+    assert norm_of(amc.targets.BinaryMRF.random_triples(4, 0.6, 0), None).covariance.tolist() == np.eye(4).tolist()
 
 
 @pytest.fixture(scope="module")

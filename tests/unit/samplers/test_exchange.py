@@ -346,7 +346,7 @@ def test_pseudo_likelihood_of_a_graph_has_its_names():
 def test_a_proposal_that_must_be_told_the_answer_is_refused():
     built = CompiledProposal(lambda *_: 0.0, dict, settle=lambda state, accepted: None)
     with pytest.raises(IncompatibleError, match="the velocity of this proposal"):
-        follow(built, "Exchange")
+        follow(built)
 
 
 def prior_with_edges(theta):
