@@ -97,7 +97,7 @@ def test_a_stored_trace_serves_as_well(tmp_path):
 def test_audits_read_the_partition_of_the_run(seed, monkeypatch):
     """In the run, and of its stored trace; copies that are shuffled anew have no partition of their own."""
     partitions = []
-    monkeypatch.setattr(audits.TestedSteps, "look", lambda self, *_: partitions.append(self.partition))
+    monkeypatch.setattr(audits.TestedSteps, "audit_at", lambda self, *_: partitions.append(self.partition))
     test = amc.SequentialTTest(0.3, 8, order="blocks")
     blocks = amc.MetropolisHastings(amc.proposals.Independence(amc.laplace(target())), test)
     for enough in (1000, 2):
