@@ -51,8 +51,8 @@ K = np.arange(N // 2)
 BINARY = _twice(K % 2)
 COUNTS = _twice(K % 4)
 TRIALS = _twice(1 + K % 3)
-POSITIVE = _twice(0.5 + K % 3)
-SHARES = _twice((0.5 + K % 3) / 4.0)
+POSITIVE = _twice(0.5 + (K + K // 3) % 3)  # not a function of the town, which would fit it without error
+SHARES = POSITIVE / 4.0
 CLASSES = _twice(K % 3)
 OFFSET = _twice(0.1 * (K % 3))
 WEIGHTS = _twice(1.0 + K % 2)
@@ -223,13 +223,17 @@ class Model:
         self.arguments = DESIGNS[design](family)
         self.target = family.make(**self.arguments, **family.settings)
         self.dim = self.target.variables.size
-        self.around = amc.numerics.Laplace(np.zeros(self.dim), 0.1 * np.eye(self.dim))
         self.new_rows = TABLE if design in ("table with text", SOURCE) else X
+
+    @functools.cached_property
+    def around(self) -> amc.numerics.Laplace:
+        """The normal approximation at the mode."""
+        return amc.laplace(self.target)
 
     @functools.cached_property
     def expanded(self) -> amc.ControlVariate:
         """The target with control variates."""
-        return amc.ControlVariate(self.target, at=np.zeros(self.dim))
+        return amc.ControlVariate(self.target, at=self.around)
 
     @functools.cached_property
     def with_influential_rows(self) -> amc.ControlVariate:

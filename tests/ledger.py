@@ -32,6 +32,7 @@ import approxmcmc as amc
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, DiscreteTarget
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import ApproxMCMCError
+from approxmcmc.samplers.pdmp.split import rows_of
 from tests.examples import TARGETS as PUBLIC
 
 PATH = Path(__file__).with_suffix(".toml")
@@ -218,6 +219,24 @@ def ball(target):
     return amc.numerics.Laplace(np.zeros(dim), 0.1 * np.eye(dim))
 
 
+def process(target):
+    """Return the zig-zag sampler of a target.
+
+    Bounds that do not hold for all predictors grow away from the normal approximation: around 0 a draw may read
+    thousands of rows, so these chains are around the mode, and short. Its numbers are rounded, so that they are the
+    same with and without compilation.
+    """
+    try:
+        is_global = rows_of(target, ball(target), 1).is_global
+    except ApproxMCMCError:
+        is_global = True
+    if is_global:
+        return amc.samplers.ZigZag(ball(target)), target
+    law = amc.laplace(target)
+    fit = amc.numerics.Laplace(np.round(law.mode, 2), np.diag(np.round(np.diag(law.cov), 2)))
+    return amc.samplers.ZigZag(fit, spacing=0.1), target
+
+
 def chain_of(proposal, test=None):
     """Return the function that makes a Metropolis-Hastings sampler, whatever the target."""
     return lambda target: (amc.MetropolisHastings(proposal, amc.ExactTest() if test is None else test), target)
@@ -250,7 +269,7 @@ METHODS = {
     "control variates": with_control_variates,
     "influential rows": with_influential_rows,
     "Firefly": with_bright_rows,
-    "ZigZag": lambda target: (amc.samplers.ZigZag(ball(target)), target),
+    "ZigZag": process,
 }
 
 

@@ -116,9 +116,18 @@ class PredictorExpansion(Expansion):
 
     def derivatives(self, eta: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return the first two derivatives of the terms of some rows with one predictor, at `eta` (rows,)."""
-        values = np.empty((len(eta), self.columns - self.K))
-        self._expand(np.ascontiguousarray(eta)[None], self.target.responses_of(rows), ALL_ROWS, 0, len(values), values)
-        return values[:, 1].copy(), values[:, 2].copy()
+        slopes, curvatures = self.derivatives_in_predictors(np.ascontiguousarray(eta)[None], rows)
+        return slopes[0], curvatures[:, 0, 0]
+
+    def derivatives_in_predictors(self, eta: np.ndarray, rows: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Return slopes (K, rows) and second derivatives (rows, K, K) of the terms of some rows, at `eta` (K, rows)."""
+        K = self.K
+        values = np.empty((eta.shape[1], self.columns - K))
+        self._expand(eta, self.target.responses_of(rows), ALL_ROWS, 0, len(values), values)
+        curvatures = np.empty((len(values), K, K))
+        curvatures[:, *self.upper] = values[:, 1 + K :]
+        curvatures.swapaxes(1, 2)[:, *self.upper] = values[:, 1 + K :]
+        return values[:, 1 : 1 + K].T.copy(), curvatures
 
     def shifts(self, here: RowsAround, numbers: np.ndarray) -> np.ndarray:
         """Return by how much slope and curvature of rows differ from Taylor's; shape (rows, 2).

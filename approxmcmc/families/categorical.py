@@ -97,10 +97,19 @@ def forms_within(order: int, eta: np.ndarray, y: np.ndarray, covariances: np.nda
     sqrt(3)), the moments of two points. Directions have the `covariances` of the predictors, shape (rows, K, K), so R
     is the largest standard deviation of a difference of two predictors.
     """
+    largest = largest_difference(covariances)
+    return largest**2 / 4.0 if order == 2 else largest**3 / (6.0 * math.sqrt(3.0))
+
+
+def largest_difference(covariances: np.ndarray) -> np.ndarray:
+    """Return the largest standard deviation R of a difference of two predictors; shape (rows,).
+
+    The slope of a term in a direction, d_y less a mean of the d_k, is at most R.
+    """
     variances = np.einsum("rkk->rk", covariances)
     squares = variances[:, :, None] + variances[:, None, :] - 2.0 * covariances
-    largest = np.sqrt(np.maximum(squares.max(axis=(1, 2)), 0.0))
-    return largest**2 / 4.0 if order == 2 else largest**3 / (6.0 * math.sqrt(3.0))
+    largest: np.ndarray = np.sqrt(np.maximum(squares.max(axis=(1, 2)), 0.0))
+    return largest
 
 
 def _read(graphs: Any, p: Any) -> Any:

@@ -1,13 +1,15 @@
 """Processes on few rows: their rates by enumeration over rows, and a chain against the textbook."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.integrate import quad
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.numerics import Laplace
-from approxmcmc.samplers.pdmp import bouncy_particle, split, step, zigzag
+from approxmcmc.samplers.pdmp import bouncy_particle, rows, step, zigzag
+from approxmcmc.samplers.pdmp.split import rows_of
 from tests import pdmp as book
 from tests.planting import plain
 
@@ -38,45 +40,51 @@ def at(program, phi, velocity):
     return state
 
 
-def turning_probability(turn_by_row, flight, record, slope, ceiling, first):
+def turning_probability(turn_by_row, flight, record, residual, ceiling, first):
     """Return the probability that a row turns the particle, by bisection of the uniform that decides it."""
     velocity, change, (low, high) = flight.velocity.copy(), flight.change.copy(), (0.0, 1.0)
     for _ in range(50):
         u = 0.5 * (low + high)
-        turned = turn_by_row(Scripted(*first, u), flight, record, slope, ceiling)
+        slope, direction = residual
+        turned = turn_by_row(Scripted(*first, u), flight, record, direction, slope, ceiling)
         low, high = (u, high) if turned else (low, u)
         flight.velocity[:], flight.change[:] = velocity, change
     return low
 
 
-def zigzag_rates(program, phi, velocity, slope_of=step.slope_of):
+def places_with_ceilings(split_of, phi):
+    """Yield each row's place, its record, and the bound of its slope at phi."""
+    radius, orders = np.linalg.norm(phi), np.repeat(np.arange(3), np.diff(split_of.first))
+    factors = split_of.factors[plain(step.shell_of)(split_of.limits, radius**2)]
+    for place, (record, order) in enumerate(zip(split_of.records, orders, strict=True)):
+        yield place, record, factors[order] * record[rows.RATE] * radius**order
+
+
+def zigzag_rates(program, phi, velocity, read=None):
     """Return the rate of each coordinate: that of Q, and what rows add by thinning, enumerated."""
-    slope_of, turn_by_row = plain(slope_of), plain(zigzag.turn_by_row)
+    read, turn_by_row = plain(read or program.read), plain(zigzag.turn_by_row)
     split_of, state = program.split, at(program, phi, velocity)
     rates = np.maximum(0.0, velocity * state.flight.force)
-    radius, orders = np.linalg.norm(phi), np.repeat(np.arange(3), np.diff(split_of.first))
-    for record, order in zip(split_of.records, orders, strict=True):
-        ceiling, sizes = record[split.RATE] * radius**order, np.abs(record[split.N_SCALARS :])
-        slope = slope_of(split_of, record, phi)
+    for place, record, ceiling in places_with_ceilings(split_of, phi):
+        sizes = np.abs(record[rows.N_SCALARS : rows.N_SCALARS + len(phi)])
+        residual = read(split_of, place, phi, state.scratch)
         for j, before in enumerate(np.cumsum(sizes) - sizes):
-            first = [(before + 0.5 * sizes[j]) / record[split.LENGTH]]
-            chance = turning_probability(turn_by_row, state.flight, record, slope, ceiling, first)
+            first = [(before + 0.5 * sizes[j]) / record[rows.LENGTH]]
+            chance = turning_probability(turn_by_row, state.flight, record, residual, ceiling, first)
             rates[j] += ceiling * sizes[j] * chance
     return rates
 
 
 def bouncy_rate(program, phi, velocity):
     """Return the total rate of bounces."""
-    slope_of, turn_by_row = plain(step.slope_of), plain(bouncy_particle.turn_by_row)
+    read, turn_by_row = plain(program.read), plain(bouncy_particle.turn_by_row)
     split_of = program.split
     state = at(program, phi, velocity)
     rate = max(0.0, float(velocity @ state.flight.force))
-    orders = np.repeat(np.arange(3), np.diff(split_of.first))
-    for record, order in zip(split_of.records, orders, strict=True):
-        ceiling = record[split.RATE] * np.linalg.norm(phi) ** order
-        slope = slope_of(split_of, record, phi)
-        chance = turning_probability(turn_by_row, state.flight, record, slope, ceiling, [])
-        rate += ceiling * record[split.LENGTH] * np.linalg.norm(velocity) * chance
+    for place, record, ceiling in places_with_ceilings(split_of, phi):
+        residual = read(split_of, place, phi, state.scratch)
+        chance = turning_probability(turn_by_row, state.flight, record, residual, ceiling, [])
+        rate += ceiling * record[rows.LENGTH] * np.linalg.norm(velocity) * chance
     return rate
 
 
@@ -88,13 +96,13 @@ def energy_gradient(target, program, phi):
     return -program.split.cholesky.T @ total
 
 
-def imbalance(program, target, slope_of=step.slope_of):
-    """Return the largest error of lambda_j(v) - lambda_j(F_j v) = v_j dU_j over some places and all velocities."""
+def imbalance(program, target, read=None, places=PLACES):
+    """Return the largest error of lambda_j(v) - lambda_j(F_j v) = v_j dU_j over some places and two velocities."""
     worst = 0.0
-    for phi in PLACES:
+    for phi in places:
         forces = energy_gradient(target, program, phi)
-        for v in (np.array([1.0, 1.0]), np.array([1.0, -1.0])):
-            there, back = zigzag_rates(program, phi, v, slope_of), zigzag_rates(program, phi, -v, slope_of)
+        for v in (np.ones(len(phi)), np.resize([1.0, -1.0], len(phi))):
+            there, back = zigzag_rates(program, phi, v, read), zigzag_rates(program, phi, -v, read)
             worst = max(worst, np.abs(there - back - v * forces).max())
     return worst
 
@@ -132,8 +140,76 @@ def test_rows_with_a_size_or_with_a_bound_each_leave_the_posterior_invariant(fam
 def test_a_forgotten_size_is_seen():
     target = FAMILIES["binomial"](book.logistic_rows().X)
     program = amc.samplers.ZigZag(amc.laplace(target)).build(target)
-    program.split.records[:, split.SIZE] = 1.0
+    program.split.records[:, rows.SIZE] = 1.0
     assert imbalance(program, target) > 0.05
+
+
+X = book.logistic_rows(heavy=False).X
+COUNTS = ROWS % 5
+WITHOUT_GLOBAL_BOUNDS = {
+    "poisson": lambda: amc.PoissonRegression(X, COUNTS),
+    "cloglog": lambda: amc.targets.CloglogRegression(X, ROWS % 2),
+    "negative binomial": lambda: amc.NegativeBinomialRegression(X, COUNTS),
+    "gamma": lambda: amc.targets.GammaRegression(X, 0.5 + COUNTS, weights=1.0 + ROWS % 2),
+    "weibull": lambda: amc.targets.WeibullRegression(X, 0.5 + COUNTS),
+    "beta": lambda: amc.targets.BetaRegression(X, (1 + ROWS % 3) / 5.0),
+    "normal": lambda: amc.LinearRegression(X, COUNTS - 2.0).plain,
+}
+SEVERAL = {
+    "softmax": lambda: amc.SoftmaxRegression(X, ROWS % 3),
+    "softmax of a table": lambda: amc.SoftmaxRegression(
+        pd.DataFrame({"x": X[:, 0], "town": np.array(["a", "b"])[ROWS % 2]}), ROWS % 3, weights=1.0 + ROWS % 2
+    ),
+    **WITHOUT_GLOBAL_BOUNDS,
+}
+
+
+def near_the_mode(target):
+    """Return a narrow normal law at the mode, around which several shells have bounds, and places in three of them."""
+    law = amc.laplace(target)
+    places = np.random.default_rng(5).normal(size=(3, law.mode.size))
+    places *= np.array([0.7, 0.8, 1.4])[:, None] * np.sqrt(law.mode.size) / np.linalg.norm(places, axis=1)[:, None]
+    places[1] *= (np.sqrt(law.mode.size) + 2.5) / np.linalg.norm(places[1])
+    return Laplace(law.mode, 0.1 * law.cholesky @ law.cholesky.T), places
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_rows_with_several_predictors_or_with_local_bounds_leave_the_posterior_invariant(name):
+    target = SEVERAL[name]()
+    fit, places = near_the_mode(target)
+    program = amc.samplers.ZigZag(fit).build(target)
+    assert (len(program.split.limits) > 1) == (name in WITHOUT_GLOBAL_BOUNDS)
+    assert imbalance(program, target, places=places) < 1e-10
+    bouncy, v = amc.samplers.BouncyParticle(fit).build(target), np.resize([0.4, -1.1, 2.0], fit.mode.size)
+    for phi in places:
+        difference = bouncy_rate(bouncy, phi, v) - bouncy_rate(bouncy, phi, -v)
+        assert difference == pytest.approx(v @ energy_gradient(target, bouncy, phi), abs=1e-10)
+
+
+class TestPlantedBugsOfSeveralPredictors:
+    @pytest.mark.parametrize("part", ["of_slopes", "of_bends", "of_eta", "of_design"])
+    def test_a_forgotten_part_of_a_record_is_seen(self, part):
+        target = SEVERAL["softmax"]()
+        fit, places = near_the_mode(target)
+        program = amc.samplers.ZigZag(fit).build(target)
+        program.split.records[:, getattr(rows_of(target, fit, 1), part)] = 0.0
+        assert imbalance(program, target, places=places) > 0.005
+
+    def test_shares_that_are_too_small_are_seen(self):
+        target = SEVERAL["softmax"]()
+        fit, places = near_the_mode(target)
+        program = amc.samplers.ZigZag(fit).build(target)
+        program.split.records[:, rows.RATE] *= 0.03
+        assert imbalance(program, target, places=places) > 1e-4
+
+    def test_a_bound_of_the_innermost_ball_is_too_small_further_out(self):
+        target = amc.PoissonRegression(X, COUNTS)
+        law = amc.laplace(target)
+        program = amc.samplers.ZigZag(law).build(target)
+        far = [np.array([5.0, 0.0]), np.array([-5.0, 0.0]), np.array([0.0, 5.0]), np.array([0.0, -5.0])]
+        assert imbalance(program, target, places=far) < 1e-9
+        program.split.factors[:] = 1.0
+        assert imbalance(program, target, places=far) > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -163,9 +239,10 @@ def test_a_bounce_turns_the_push_round_and_keeps_the_speed():
 
 class TestPlantedBugs:
     def test_a_forgotten_control_variate_is_seen(self):
-        def forgotten(split_of, record, position):
-            delta = record[split.N_SCALARS :] @ position
-            return split_of.derivatives_eta(record[split.ETA] + delta, record[split.RESPONSE], record[split.SIZE])[0]
+        def forgotten(split_of, place, position, work):
+            record = split_of.records[place].copy()
+            record[[rows.SLOPE, rows.BEND]] = 0.0
+            return plain(rows.slope_of)(split_of, record, position), record[rows.N_SCALARS :]
 
         target, program = new_program(amc.samplers.ZigZag)
         assert imbalance(program, target, forgotten) > 0.05
@@ -173,15 +250,15 @@ class TestPlantedBugs:
     def test_the_gradient_of_the_wrong_row_is_seen(self):
         target, program = new_program(amc.samplers.ZigZag)
 
-        def of_the_next(split_of, record, position):
-            place = np.flatnonzero((split_of.records == record).all(axis=1))[0]
-            return plain(step.slope_of)(split_of, split_of.records[place - 1], position)
+        def of_the_next(split_of, place, position, work):
+            slope, _ = plain(rows.read_one)(split_of, place - 1, position, work)
+            return slope, split_of.records[place][rows.N_SCALARS :]
 
         assert imbalance(program, target, of_the_next) > 0.05
 
     def test_a_bound_that_is_too_small_is_seen(self):
         target, program = new_program(amc.samplers.ZigZag)
-        program.split.records[:, split.RATE] *= 0.05
+        program.split.records[:, rows.RATE] *= 0.05
         assert imbalance(program, target) > 0.05
 
 

@@ -12,8 +12,7 @@ import approxmcmc as amc
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import NotFiniteError
 from approxmcmc.samplers.pdmp import bouncy_particle
-from approxmcmc.samplers.pdmp.split import ETA, N_SCALARS, RESPONSE, SIZE
-from approxmcmc.samplers.pdmp.step import slope_of
+from approxmcmc.samplers.pdmp.rows import ETA, N_SCALARS, RESPONSE, SIZE, slope_of
 from tests import pdmp as book
 from tests.planting import plant
 
@@ -122,7 +121,7 @@ class TestPlantedBugs:
     def test_a_forgotten_control_variate_breaks_its_bound(self, monkeypatch, seed):
         def forgotten(split, record, position):
             delta = record[N_SCALARS:] @ position
-            return split.derivatives_eta(record[ETA] + delta, record[RESPONSE], record[SIZE])[0]
+            return split.likelihood.derivatives_eta(record[ETA] + delta, record[RESPONSE], record[SIZE])[0]
 
         with pytest.raises(NotFiniteError, match="true bound"):
             self.rejected(monkeypatch, {slope_of: forgotten}, seed)

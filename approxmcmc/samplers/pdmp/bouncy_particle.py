@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.samplers.pdmp.split import LENGTH, N_SCALARS
+from approxmcmc.samplers.pdmp.rows import LENGTH
 from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival, set_change
 
 BOUNCE = 0
@@ -64,17 +64,18 @@ def reflect(flight: Flight, normal: np.ndarray) -> None:
 
 
 @compiled
-def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, slope: float, ceiling: float) -> bool:
-    """Bounce off a row with probability max(0, -s a'v) / (`ceiling` |a| |v|), and return whether it bounced.
+def turn_by_row(
+    rng: np.random.Generator, flight: Flight, record: np.ndarray, direction: np.ndarray, slope: float, ceiling: float
+) -> bool:
+    """Bounce off a row, with probability max(0, -slope v'direction) / (`ceiling` LENGTH |v|); return whether it did.
 
     The arguments are those of `turn_by_row` in `zigzag`.
     """
-    normal = record[N_SCALARS:]
     along = 0.0
-    for j in range(normal.shape[0]):
-        along += flight.velocity[j] * normal[j]
+    for j in range(direction.shape[0]):
+        along += flight.velocity[j] * direction[j]
     if rng.random() * ceiling * record[LENGTH] * flight.gain[0] < -slope * along:
-        reflect(flight, normal)
+        reflect(flight, direction)
         set_change(flight)
         return True
     return False

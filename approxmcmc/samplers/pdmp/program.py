@@ -8,8 +8,9 @@ from approxmcmc.contracts.speaker import speaker
 from approxmcmc.engine.checks import show
 from approxmcmc.engine.compiler.compile import as_python
 from approxmcmc.numerics import Laplace
-from approxmcmc.samplers.pdmp.split import BOUNDS, CHECKS, ORDERS, RATE, ROUNDING, split
-from approxmcmc.samplers.pdmp.step import Dynamics, PDMPState, new_flight, pdmp_step, row_rate, slope_of
+from approxmcmc.samplers.pdmp.rows import ORDERS, RATE, scratch
+from approxmcmc.samplers.pdmp.split import BOUNDS, CHECKS, ROUNDING, rows_of, split
+from approxmcmc.samplers.pdmp.step import Dynamics, PDMPState, new_flight, pdmp_step, row_rate, shell_of
 from approxmcmc.samplers.program import StepProgram
 from approxmcmc.sampling.chain import CompiledChain, compile_chain
 from approxmcmc.targets.all_rows import AllRows
@@ -27,7 +28,10 @@ class PDMPProgram(StepProgram):
         self.setting = setting
         self.spacing = spacing
         self.sampler = speaker()
-        self.split = split(target, fit, dynamics.norm)
+        rows = rows_of(target, fit, dynamics.norm)
+        self.read = rows.read
+        self.n_predictors = rows.target.design.n_predictors
+        self.split = split(rows)
         self.rows = AllRows(target)
         sizes = np.diff(self.split.first)
         attrs = {
@@ -38,7 +42,7 @@ class PDMPProgram(StepProgram):
             **{f"setup_rows_of_order_{order}": int(sizes[order]) for order in range(ORDERS)},
         }
         super().__init__(RECORDS, attrs, not_filled=NOT_FILLED)
-        self.loop = compile_chain(pdmp_step(dynamics), self.new_state(fit.mode.copy(), 0))
+        self.loop = compile_chain(pdmp_step(dynamics, rows.read), self.new_state(fit.mode.copy(), 0))
 
     def expected_reads(self) -> float:
         """Predict the mean number of rows that a draw reads, from their bounds at draws of the normal approximation."""
@@ -48,8 +52,12 @@ class PDMPProgram(StepProgram):
         speed = np.ones(PREDICTION_DRAWS)
         if self.dynamics.norm == 2:  # the rates are proportional to the speed
             speed = np.sqrt(np.square(rng.standard_normal((PREDICTION_DRAWS, dim))).sum(axis=1))
+        last = len(self.split.limits) - 1
+        shell = as_python(shell_of)
+        shells = [min(shell(self.split.limits, squared), last) for squared in radii]
+        totals = self.split.totals[shells]
         rate_of = as_python(row_rate)
-        rates = [v * rate_of(self.split.totals, squared) for v, squared in zip(speed, radii, strict=True)]
+        rates = [v * rate_of(*known) for v, *known in zip(speed, totals, radii, strict=True)]
         return self.spacing * float(np.mean(rates))
 
     def new_state(self, theta: np.ndarray, n_tune: int) -> PDMPState:
@@ -62,6 +70,7 @@ class PDMPProgram(StepProgram):
             spacing=self.spacing,
             row=np.empty(1, dtype=np.int64),
             weight=np.empty(1),
+            scratch=scratch(self.n_predictors, position.size),
         )
 
     def start(self, theta: np.ndarray, streams: Streams, n_tune: int) -> CompiledChain:
@@ -74,10 +83,19 @@ class PDMPProgram(StepProgram):
         """Return which row's slope is NaN, or larger than its bound, and where."""
         split_of = self.split
         position = state.flight.position
-        slopes = np.array([slope_of(split_of, record, position) for record in split_of.records])
         radius = np.linalg.norm(position)
+        shell = as_python(shell_of)(split_of.limits, radius**2)
+        if shell == len(split_of.limits):
+            return (
+                f"the chain is more than {np.sqrt(split_of.limits[-1]):.3g} standard deviations from the fit, where "
+                f"bounds of residuals are too large or infinite, at theta = {show(state.proposed)}: the posterior is "
+                "not near the normal approximation; use MetropolisHastings with an ExactTest"
+            )
+        places = range(len(split_of.records))
+        read = as_python(self.read)
+        slopes = np.array([read(split_of, place, position, state.scratch)[0] for place in places])
         orders = np.repeat(np.arange(ORDERS), np.diff(split_of.first))
-        ceilings = split_of.records[:, RATE] * radius**orders
+        ceilings = split_of.factors[shell, orders] * split_of.records[:, RATE] * radius**orders
         bad = np.flatnonzero(~(np.abs(slopes) <= ceilings + ROUNDING))
         worst = bad[np.argmax(np.nan_to_num(np.abs(slopes[bad]) - ceilings[bad], nan=np.inf))] if bad.size else 0
         return (

@@ -3,12 +3,13 @@
 The times of events without data, which are events of Q and refreshments, are drawn exactly. The times of events of rows
 are drawn by thinning (Lewis and Shedler 1979). Over a short span each bound of a rate is largest at an end of the span,
 because abs(phi) is convex in time. Rows are proposed at the constant rate of this largest bound and read one at a time;
-a row turns the particle with probability (the row's rate) / (the bound).
+a row turns the particle with probability (the row's rate) / (the bound). Bounds hold within the shell in which a span
+begins, so a span ends at its edge.
 """
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,8 @@ from approxmcmc.engine.compiler.compile import compiled
 from approxmcmc.engine.compiler.identity import cached_by_content
 from approxmcmc.engine.compiler.vectors import assign
 from approxmcmc.engine.terms.alias_table import draw_rows
-from approxmcmc.samplers.pdmp.split import BEND, ETA, N_SCALARS, ORDERS, RATE, RESPONSE, ROUNDING, SIZE, SLOPE, Split
+from approxmcmc.samplers.pdmp.rows import ORDERS, RATE, Scratch, read_one
+from approxmcmc.samplers.pdmp.split import ROUNDING, Split
 from approxmcmc.sampling.chain import FAILED, MOVED, Clock
 
 
@@ -45,9 +47,9 @@ class Dynamics(NamedTuple):
 
     ``start(rng, flight)`` draws a velocity from its distribution. ``plan(rng, flight) -> time`` draws the time to the
     next turn by the quadratic, or another turn without data, and stores its kind; ``turn(rng, flight)`` makes this
-    turn. ``turn_by_row(rng, flight, record, slope, ceiling) -> bool`` makes the turn of a row with probability (rate of
-    the row) / (bound of this rate), where abs(slope) <= ceiling. `norm` is the order of the norm of a_i in the bound, 1
-    or 2.
+    turn. ``turn_by_row(rng, flight, record, direction, slope, ceiling) -> bool`` makes the turn of a row with
+    probability (rate of the row) / (bound of this rate): the gradient of its residual is slope times direction, and
+    abs(slope) <= ceiling. `norm` is the order of the norm of the shares in the bound, 1 or 2.
     """
 
     start: Callable[..., None]
@@ -123,6 +125,7 @@ def new_flight(position: np.ndarray, curvature: np.ndarray, setting: float) -> F
     )
 
 
+EDGE = 1e-9  # relative distance from the edge of a shell at which a particle counts as beyond it
 PROPOSALS = 2.0  # expected in a span of constant bound: longer spans have looser bounds, shorter ones are more numerous
 
 
@@ -138,11 +141,38 @@ class PDMPState(NamedTuple):
     spacing: float
     row: np.ndarray
     weight: np.ndarray
+    scratch: Scratch
+
+
+@compiled
+def shell_of(limits: np.ndarray, squared: float) -> int:
+    """Return the first shell whose squared radius is above abs(phi)^2 = `squared`; their number if there is none."""
+    shell = 0
+    while shell < limits.shape[0] and squared >= limits[shell] * (1.0 - EDGE):
+        shell += 1
+    return shell
+
+
+@compiled
+def time_to_leave(flight: Flight, squared: float, limit: float) -> float:
+    """Return the time until abs(phi)^2, now `squared`, is `limit`."""
+    if limit == math.inf:
+        return math.inf
+    along = speed = 0.0
+    for j in range(flight.position.shape[0]):
+        along += flight.position[j] * flight.velocity[j]
+        speed += flight.velocity[j] * flight.velocity[j]
+    root = math.sqrt(along * along + speed * (limit - squared))
+    # The larger root of squared + 2 along t + speed t^2 = limit, in the form that does not cancel.
+    return (limit - squared) / (along + root) if along > 0.0 else (root - along) / speed
 
 
 @compiled
 def row_rate(totals: np.ndarray, squared: float) -> float:
-    """Return the sum of the bounds of all rows at abs(phi)^2 = `squared`, for a flight with gain 1."""
+    """Return the sum of the bounds of all rows at abs(phi)^2 = `squared`, for a flight with gain 1.
+
+    `totals` (3,) are those of the shell.
+    """
     return totals[0] + totals[1] * math.sqrt(squared) + totals[2] * squared
 
 
@@ -157,31 +187,21 @@ def radius_after(flight: Flight, squared: float, time: float) -> float:
 
 
 @compiled
-def draw_row(rng: np.random.Generator, state: PDMPState, squared: float) -> tuple[int, int]:
+def draw_row(rng: np.random.Generator, state: PDMPState, totals: np.ndarray, squared: float) -> tuple[int, int]:
     """Draw a row in proportion to its bound at abs(phi)^2 = `squared`; return its order and index in the records."""
     split = state.split
     order = 0
-    left = rng.random() * row_rate(split.totals, squared)
-    share = split.totals[0]
-    while order < ORDERS - 1 and (left >= share or split.totals[order] == 0.0):
+    left = rng.random() * row_rate(totals, squared)
+    share = totals[0]
+    while order < ORDERS - 1 and (left >= share or totals[order] == 0.0):
         left -= share
         order += 1
-        share = split.totals[order] * (math.sqrt(squared) if order == 1 else squared)
-    while split.totals[order] == 0.0:  # rounding has passed the last class
+        share = totals[order] * (math.sqrt(squared) if order == 1 else squared)
+    while totals[order] == 0.0:  # rounding has passed the last class
         order -= 1
     start = split.first[order]
     draw_rows(rng, split.table[start : split.first[order + 1]], 1, state.row, state.weight)
     return order, start + state.row[0]
-
-
-@compiled(inline="always")  # a call copies the many fields of a split: with it a draw takes twice as long
-def slope_of(split: Split, record: np.ndarray, position: np.ndarray) -> float:
-    """Return s_i, the slope of a row's term minus the slope of its polynomial, at `position`."""
-    delta = 0.0
-    for j in range(position.shape[0]):
-        delta += record[N_SCALARS + j] * position[j]
-    first, _ = split.derivatives_eta(record[ETA] + delta, record[RESPONSE], record[SIZE])
-    return first - record[SLOPE] - record[BEND] * delta
 
 
 @compiled
@@ -197,14 +217,17 @@ def write_theta(state: PDMPState, out: np.ndarray) -> None:
         out[j] = total
 
 
-def pdmp_step(dynamics: Dynamics) -> Callable[..., int]:
-    """Return the compiled step of a process, which makes one draw."""
-    return make_step(dynamics.plan, dynamics.turn, dynamics.turn_by_row)
+def pdmp_step(dynamics: Dynamics, read: Callable[..., Any] = read_one) -> Callable[..., int]:
+    """Return the compiled step of a process, which makes one draw; `read` reads a row, see `rows`."""
+    return make_step(dynamics.plan, dynamics.turn, dynamics.turn_by_row, read)
 
 
 @cached_by_content(maxsize=16)
 def make_step(
-    plan: Callable[..., float], turn: Callable[..., None], turn_by_row: Callable[..., bool]
+    plan: Callable[..., float],
+    turn: Callable[..., None],
+    turn_by_row: Callable[..., bool],
+    read: Callable[..., Any] = read_one,
 ) -> Callable[..., int]:
     """Return the compiled step, ``step(streams, state, count, value) -> status``; see the module."""
 
@@ -219,30 +242,36 @@ def make_step(
         # At the current position phi, `squared` is abs(phi)^2, `left` the time to the draw, and `to_turn` the time to
         # the next turn without data.
         while left > 0.0:
-            here = flight.gain[0] * row_rate(split.totals, squared)
-            span = min(left, to_turn)
+            shell = shell_of(split.limits, squared)
+            if shell == split.limits.shape[0]:  # no bound is known so far away
+                write_theta(state, state.proposed)
+                return FAILED
+            totals = split.totals[shell]
+            here = flight.gain[0] * row_rate(totals, squared)
+            span = min(left, to_turn, time_to_leave(flight, squared, split.limits[shell]))
             if here * span > PROPOSALS:
                 span = PROPOSALS / here
             widest = max(squared, radius_after(flight, squared, span))
-            most = flight.gain[0] * row_rate(split.totals, widest)
+            most = flight.gain[0] * row_rate(totals, widest)
             time = rng.standard_exponential() / most if most > 0.0 else math.inf
             value[EXPECTED_READS] += most * min(time, span)
             if time < span:  # a row is proposed
                 squared = fly(flight, time)
                 left -= time
                 to_turn -= time
-                order, place = draw_row(streams.order, state, widest)
+                order, place = draw_row(streams.order, state, totals, widest)
                 record = split.records[place]
-                slope = slope_of(split, record, flight.position)
-                ceiling = record[RATE] * math.sqrt(widest) ** order
+                slope, direction = read(split, place, flight.position, state.scratch)
+                rate = split.factors[shell, order] * record[RATE]
+                ceiling = rate * math.sqrt(widest) ** order
                 count[TOUCHED] += 1
                 count[GRADIENTS] += 1
                 count[DECISIONS] += 1
-                bound = record[RATE] * math.sqrt(squared) ** order  # at this point; the ceiling is for the whole span
+                bound = rate * math.sqrt(squared) ** order  # at this point; the ceiling is for the whole span
                 if not abs(slope) <= bound + ROUNDING:  # the bound is false, or the slope NaN
                     write_theta(state, state.proposed)
                     return FAILED
-                if turn_by_row(streams.uniform, flight, record, slope, ceiling):
+                if turn_by_row(streams.uniform, flight, record, direction, slope, ceiling):
                     count[EVENTS] += 1
                     count[ROW_EVENTS] += 1
                     to_turn = plan(rng, flight)

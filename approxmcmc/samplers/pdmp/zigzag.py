@@ -7,7 +7,7 @@ analysis of big data, sections 2 and 4.
 import numpy as np
 
 from approxmcmc.engine.compiler.compile import compiled
-from approxmcmc.samplers.pdmp.split import LENGTH, N_SCALARS
+from approxmcmc.samplers.pdmp.rows import LENGTH, N_SCALARS
 from approxmcmc.samplers.pdmp.step import Dynamics, Flight, arrival
 
 
@@ -51,11 +51,14 @@ def turn(rng: np.random.Generator, flight: Flight) -> None:
 
 
 @compiled
-def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, slope: float, ceiling: float) -> bool:
-    """Draw a coordinate j in proportion to abs(a_j), and reverse it or not; return whether it was reversed.
+def turn_by_row(
+    rng: np.random.Generator, flight: Flight, record: np.ndarray, direction: np.ndarray, slope: float, ceiling: float
+) -> bool:
+    """Draw a coordinate j in proportion to its share, and reverse it or not; return whether it was reversed.
 
-    The row's `record` holds its whitened covariates a; `slope` is s, the derivative of the row's remainder in its
-    predictor. Coordinate j is reversed with probability max(0, -v_j s a_j) / (`ceiling` abs(a_j)).
+    The row's `record` holds the shares, with one predictor but for their signs. The derivative of the row's remainder
+    in coordinate j is `slope` times direction_j. Coordinate j is reversed with probability
+    max(0, -v_j slope direction_j) / (`ceiling` share_j).
     """
     last = flight.velocity.shape[0] - 1
     left = rng.random() * record[LENGTH]
@@ -63,7 +66,8 @@ def turn_by_row(rng: np.random.Generator, flight: Flight, record: np.ndarray, sl
     while j < last and left >= abs(record[N_SCALARS + j]):
         left -= abs(record[N_SCALARS + j])
         j += 1
-    push = -slope * flight.velocity[j] * (1.0 if record[N_SCALARS + j] > 0.0 else -1.0)
+    share = abs(record[N_SCALARS + j])
+    push = -slope * flight.velocity[j] * (direction[j] / share if share > 0.0 else 0.0)
     if rng.random() * ceiling < push:
         turn_round(flight, j)
         return True

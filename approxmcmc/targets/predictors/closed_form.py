@@ -89,6 +89,12 @@ class SoftmaxLikelihood(ClosedForm):
         """Return bounds of directional derivatives, which hold for all predictors."""
         return categorical.forms_within(order, eta, responses[0], covariances, radius)
 
+    def slopes_within(
+        self, eta: np.ndarray, responses: tuple[np.ndarray, ...], covariances: np.ndarray, radius: float
+    ) -> np.ndarray:
+        """Return bounds of slopes in a direction, which hold for all predictors."""
+        return categorical.largest_difference(covariances)
+
     def mean(self, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Return the probability of each class, given the predictors `eta` (K, ...); shape (K, ...)."""
         from scipy.special import softmax

@@ -69,6 +69,12 @@ class RowLikelihood(abc.ABC):
         """
         raise IncompatibleError("these terms have no bounds in several predictors")
 
+    def slopes_within(
+        self, eta: np.ndarray, responses: tuple[np.ndarray, ...], covariances: np.ndarray, radius: float
+    ) -> np.ndarray | None:
+        """Return upper bounds of the absolute slopes of rows in a direction, as `forms_within`; None if unknown."""
+        return None
+
     def covering(self, responses: tuple[np.ndarray, ...]) -> "RowLikelihood":
         """Return the likelihood with bounds that also hold for rows with these responses."""
         return self

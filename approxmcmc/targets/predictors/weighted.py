@@ -87,6 +87,14 @@ class WithWeights(RowLikelihood):
         plain, weights = self.split(responses)
         return weights * self.single.forms_within(order, eta, plain, covariances, radius)
 
+    def slopes_within(
+        self, eta: np.ndarray, responses: Responses, covariances: np.ndarray, radius: float
+    ) -> np.ndarray | None:
+        """Return bounds of slopes in a direction: those of single rows, times their weights."""
+        plain, weights = self.split(responses)
+        bounds = self.single.slopes_within(eta, plain, covariances, radius)
+        return None if bounds is None else weights * bounds
+
     def bound_kinds(self, responses: Responses) -> tuple[str, ...]:
         """Return the names of the minorants of rows without weights."""
         return self.single.bound_kinds(self.split(responses)[0])

@@ -8,7 +8,7 @@ import pytest
 
 from approxmcmc.samplers.pdmp import step, step as flight
 from approxmcmc.samplers.pdmp.bouncy_particle import BOUNCE, BOUNCY, REFRESH
-from approxmcmc.samplers.pdmp.split import LENGTH, N_SCALARS
+from approxmcmc.samplers.pdmp.rows import LENGTH, N_SCALARS
 from approxmcmc.samplers.pdmp.zigzag import ZIGZAG
 from tests.planting import plain
 
@@ -80,7 +80,8 @@ class TestZigZag:
         """At the rate of the push over the ceiling: 1.5 / 2 here."""
         for u, happens in ((0.74, True), (0.76, False)):
             one = flying(velocity)
-            found = plain(ZIGZAG.turn_by_row)(scripted(random=[left, u]), one, row(0.6, -2.4), slope, 2.0)
+            record = row(0.6, -2.4)
+            found = plain(ZIGZAG.turn_by_row)(scripted(random=[left, u]), one, record, record[N_SCALARS:], slope, 2.0)
             expected = np.array(velocity)
             assert found == (turned is not None and happens)
             expected[turned if found else slice(0, 0)] *= -1.0
@@ -111,7 +112,8 @@ class TestBouncyParticle:
         """a = (0.6, -2.4) and v = (1, -0.1): -s a'v = 1.68, over the ceiling 2, the length 3 and the gain 0.75."""
         one = flying((1.0, -0.1))
         one.gain[0] = 0.75
-        assert plain(BOUNCY.turn_by_row)(scripted(random=[u]), one, row(0.6, -2.4), slope, 2.0) == turns
+        record = row(0.6, -2.4)
+        assert plain(BOUNCY.turn_by_row)(scripted(random=[u]), one, record, record[N_SCALARS:], slope, 2.0) == turns
         normal, before = np.array([0.6, -2.4]), np.array([1.0, -0.1])
         expected = before - 2.0 * (before @ normal) / (normal @ normal) * normal if turns else before
         np.testing.assert_allclose(one.velocity, expected, rtol=1e-14)
@@ -145,10 +147,10 @@ def test_the_radius_after_a_flight():
     ],
 )
 def test_a_row_is_drawn_from_a_class_by_its_share(totals, u, order, monkeypatch):
-    rows = types.SimpleNamespace(totals=np.array(totals), first=np.array([0, 10, 30, 60]), table=np.arange(60))
+    rows = types.SimpleNamespace(first=np.array([0, 10, 30, 60]), table=np.arange(60))
     state = types.SimpleNamespace(split=rows, row=np.full(1, 7), weight=None)
     seen = []
     monkeypatch.setattr(step, "draw_rows", lambda rng, table, *_: seen.extend(table))
-    found = plain(step.draw_row)(scripted(random=[u]), state, 4.0)
+    found = plain(step.draw_row)(scripted(random=[u]), state, np.array(totals), 4.0)
     assert found == (order, rows.first[order] + 7)
     assert seen == list(range(rows.first[order], rows.first[order + 1]))

@@ -10,8 +10,8 @@ from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES, Component
 from approxmcmc.contracts.records import EVENTS, ROW_EVENTS
 from approxmcmc.engine.streams import seed_sequences, streams
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.samplers.pdmp.split import ORDERS, RATE
-from approxmcmc.samplers.pdmp.step import make_step, slope_of
+from approxmcmc.samplers.pdmp.rows import ORDERS, RATE, slope_of
+from approxmcmc.samplers.pdmp.step import make_step
 from tests import pdmp as book
 from tests.models import logistic, normal_mean
 from tests.planting import plain
@@ -42,9 +42,9 @@ def fit_of(dim):
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (normal_mean, "needs a generalised linear model"),
+        (normal_mean, "needs a regression such as"),
         (lambda: amc.ControlVariate(logistic()), "give the plain target and not an expansion"),
-        (lambda: logistic(dim=1, prior=flat), "a prior given as a function"),
+        (lambda: logistic(dim=1, prior=flat), "is not normal in theta"),
         (lambda: amc.targets.GLMTarget(log_poisson, np.ones((4, 1)), np.arange(4.0)), "are finite differences"),
         (
             lambda: amc.targets.GLMTarget(

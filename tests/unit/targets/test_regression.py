@@ -8,7 +8,7 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import ALL_ROWS
 from approxmcmc.expansion.bounds import bound_of_rows
 from approxmcmc.expansion.posterior import Posterior
-from approxmcmc.samplers.pdmp.split import split
+from approxmcmc.samplers.pdmp.split import rows_of, split
 from approxmcmc.surrogate.surrogate import lines_of, predict
 from approxmcmc.targets.predictors.design import Design, Predictor
 from tests import capabilities
@@ -187,7 +187,7 @@ def test_bounds_of_residuals_are_those_of_indicators(model, order, table, rng):
 @pytest.mark.parametrize("model", [logistic, robust])
 def test_a_process_on_a_table_is_that_on_indicators(model, table):
     fit = amc.numerics.Laplace(np.linspace(-0.5, 0.5, 6), 0.04 * np.eye(6))
-    one, other = (split(target, fit, 1) for target in both(model, table))
+    one, other = (split(rows_of(target, fit, 1)) for target in both(model, table))
     for name in ("force", "curvature", "totals"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-11, atol=1e-12, err_msg=name)
     np.testing.assert_array_equal(one.rows, other.rows)
@@ -196,7 +196,7 @@ def test_a_process_on_a_table_is_that_on_indicators(model, table):
 
 def test_a_process_sees_the_offset(table):
     fit = amc.numerics.Laplace(np.zeros(6), 0.04 * np.eye(6))
-    flight = split(logistic(table, intercept=True, offset=OFFSET), fit, 1)
+    flight = split(rows_of(logistic(table, intercept=True, offset=OFFSET), fit, 1))
     np.testing.assert_allclose(flight.records[np.argsort(flight.rows), 0], OFFSET, atol=1e-15)
 
 

@@ -227,9 +227,6 @@ def test_what_mathematics_forbids_is_refused_with_a_reason():
     poisson = amc.targets.PoissonRegression(TABLE, COUNTS)
     with pytest.raises(IncompatibleError, match="does not bound its terms"):
         poisson.compile_term_range()
-    fit = amc.numerics.Laplace(np.zeros(5), 0.01 * np.eye(5))
-    with pytest.raises(IncompatibleError, match="needs a bound of a derivative"):
-        amc.samplers.ZigZag(fit).build(poisson)
     with pytest.raises(IncompatibleError, match="needs a lower bound of every likelihood term"):
         amc.Firefly(amc.RandomWalk(0.1)).build(poisson)
 

@@ -12,7 +12,7 @@ from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.expansion.bounds import bound_of_rows
 from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.interop.linear_predictor import PredictorsOfPyMC
-from approxmcmc.samplers.pdmp.split import split
+from approxmcmc.samplers.pdmp.split import rows_of, split
 from approxmcmc.targets import compressed
 from approxmcmc.targets.predictors.closed_form import NormalLikelihood
 from tests.capabilities import FAMILIES, OFFSET, TABLE, WEIGHTS, N, X
@@ -95,7 +95,7 @@ def test_processes_and_residuals_of_weighted_rows_are_those_of_copies(name, of, 
     weighted, repeated = both(name, of=of)
     dim = weighted.variables.size
     fit = amc.numerics.Laplace(np.linspace(-0.5, 0.5, dim), 0.04 * np.eye(dim))
-    one, other = (split(target, fit, 1) for target in (weighted, repeated))
+    one, other = (split(rows_of(target, fit, 1)) for target in (weighted, repeated))
     np.testing.assert_allclose(one.force, other.force, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(one.curvature, other.curvature, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(one.totals.sum(), other.totals.sum(), rtol=1e-10)
