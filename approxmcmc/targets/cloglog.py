@@ -26,7 +26,8 @@ class CloglogRegression(BinaryRegression):
     -----
     The link is not symmetric: 0 and 1 cannot be swapped. Terms are concave. Those of y = 0 are -exp(eta), so no bound
     of a derivative holds for all eta, and no quadratic in eta lies below them: the plain terms have no bounds for
-    `PoissonTest`, `ZigZag` and `Firefly`; those of a `ControlVariate` have them for `PoissonTest`.
+    `PoissonTest` and `Firefly`; those of a `ControlVariate` have them for `PoissonTest`, and `ZigZag` in balls around
+    its fit.
 
     Reference: McCullagh and Nelder (1989), Generalized Linear Models, section 4.3.
 

@@ -26,8 +26,8 @@ class ExponentialRegression(PlainRegression):
 
     Notes
     -----
-    Terms are concave. No bound of a derivative holds for all eta, so the plain terms have no bounds for `PoissonTest`
-    and `ZigZag`; those of a `ControlVariate` have them for `PoissonTest`.
+    Terms are concave. No bound of a derivative holds for all eta, so the plain terms have no bounds for `PoissonTest`;
+    those of a `ControlVariate` have them near its centre, and `ZigZag` in balls around its fit.
 
     Examples
     --------

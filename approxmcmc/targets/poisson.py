@@ -26,8 +26,8 @@ class PoissonRegression(PlainRegression):
     Notes
     -----
     Terms leave out -log y!, which does not depend on beta. No bound of a derivative holds for all eta, so the plain
-    terms have no bounds for `PoissonTest` and `ZigZag`; those of a `ControlVariate` have them. No
-    quadratic in eta lies below every term, so there is no bound for `Firefly`.
+    terms have no bounds for `PoissonTest`; those of a `ControlVariate` have them near its centre, and `ZigZag` in balls
+    around its fit. No quadratic in eta lies below every term, so there is no bound for `Firefly`.
 
     Examples
     --------

@@ -203,13 +203,14 @@ class TestPlantedBugsOfSeveralPredictors:
         assert imbalance(program, target, places=places) > 1e-4
 
     def test_a_bound_of_the_innermost_ball_is_too_small_further_out(self):
-        target = amc.PoissonRegression(X, COUNTS)
-        law = amc.laplace(target)
-        program = amc.samplers.ZigZag(law).build(target)
-        far = [np.array([5.0, 0.0]), np.array([-5.0, 0.0]), np.array([0.0, 5.0]), np.array([0.0, -5.0])]
+        target = amc.PoissonRegression(X, COUNTS, prior_scale=0.3)
+        program = amc.samplers.ZigZag(amc.laplace(target)).build(target)
+        far = [radius * np.array([np.cos(a), np.sin(a)]) for radius in (3.0, 5.0) for a in (0.3, 1.7, 3.1, 4.5)]
+        assert len(program.split.limits) > 2
         assert imbalance(program, target, places=far) < 1e-9
-        program.split.factors[:] = 1.0
-        assert imbalance(program, target, places=far) > 1e-3
+        program.split.factors[1:] *= 0.05
+        assert imbalance(program, target, places=far[:4]) < 1e-9
+        assert imbalance(program, target, places=far[4:]) > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -58,9 +58,9 @@ class ZigZag(ProcessSampler):
     InvalidInputError
         When `spacing` is not positive, `fit` is not a `Laplace`, or a bound does not hold at one of 8 draws of the fit.
     IncompatibleError
-        When the target is not a generalised linear model with a normal prior, its derivatives are finite differences,
-        or none of them is bounded; raised before anything runs. A rate that exceeds its bound stops the run, and the
-        message names the datum.
+        When the target is not a regression with a normal prior, its derivatives are finite differences, or none of them
+        is bounded near the fit; raised before anything runs. A rate that exceeds its bound stops the run, and the
+        message names the datum; so does a position so far from the fit that bounds are infinite or useless.
 
     Notes
     -----
@@ -72,13 +72,15 @@ class ZigZag(ProcessSampler):
     so that :math:`\lambda_j(\phi, v) - \lambda_j(\phi, F_j v) = v_j \partial_j U`, with `U` the energy and `F_j v` the
     velocity with coordinate `j` reversed. This leaves the posterior invariant. Events of the first summand are drawn
     exactly, events of the others by thinning, with bounds on the derivatives of :math:`\log p(y \mid \eta)` (logistic:
-    1, 1/4, :math:`1/(6\sqrt 3)`).
+    1, 1/4, :math:`1/(6\sqrt 3)`). Where no bound holds for all predictors, as for counts, bounds of balls around `c`
+    are used; rows with several predictors, such as those of a softmax, have bounds in every direction.
 
     Guarantee: exact in continuous time; draws are states of the process at equally spaced times. Cost: rows read one at
     a time, counted in ``datapoints_touched``, ``gradient_evaluations`` and ``decisions_made``; ``events`` counts all
     turns, ``row_events`` the turns by a row. ``setup_expected_reads`` predicts the reads of a draw, ``expected_reads``
     is their mean given the path. With polynomials of order 2 the reads of a draw fall like :math:`N^{-1/2}`. ``lp`` and
-    ``accepted`` are not written. Memory: a whitened copy of the data.
+    ``accepted`` are not written. Memory: a whitened copy of the data,
+    K times as large for rows with K predictors.
 
     References
     ----------

@@ -182,8 +182,8 @@ def usable(radii: np.ndarray, totals: np.ndarray, rows: Rows) -> int:
     if n_usable == 0:
         raise IncompatibleError(
             f"{speaker()}: within {radii[0]:.3g} standard deviations of the fit the bounds of {rows.target!r} are so "
-            f"large that a unit of time takes up to {reads[0]:.2g} reads of a row, more than {MOST_PASSES} passes over all "
-            "rows; use MetropolisHastings with an ExactTest"
+            f"large that a unit of time takes up to {reads[0]:.2g} reads of a row, more than {MOST_PASSES} passes over "
+            "all rows; use MetropolisHastings with an ExactTest"
         )
     return n_usable
 
