@@ -31,7 +31,7 @@ _HOMES = {
     "approxmcmc.leave_one_out": ("log_likelihood", "loo_subsample"),
     "approxmcmc.numerics": ("laplace",),
     "approxmcmc.output": ("load", "save"),
-    "approxmcmc.prediction": ("posterior_predictive", "predict"),
+    "approxmcmc.prediction": ("posterior_predictive", "predict", "predicted"),
     "approxmcmc.plots": (
         "plot_bias",
         "plot_bound",

@@ -57,7 +57,11 @@ from approxmcmc.plots import (
     plot_risk as plot_risk,
     plot_statistic as plot_statistic,
 )
-from approxmcmc.prediction import posterior_predictive as posterior_predictive, predict as predict
+from approxmcmc.prediction import (
+    posterior_predictive as posterior_predictive,
+    predict as predict,
+    predicted as predicted,
+)
 from approxmcmc.proposals import (
     Hamiltonian as Hamiltonian,
     Langevin as Langevin,

@@ -1,5 +1,7 @@
 """Predictions from a trace: the responses of new rows, their means, or their linear predictors, at every draw."""
 
+import dataclasses
+import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -138,7 +140,7 @@ def predict(
     flat = thetas.reshape(chains * kept, -1)
     predictive = predictive.at_draws(flat, rng, cores)
     values = _all_rows(predictive, flat, kind, axes, statistics, rng, cores)
-    posterior = trace["posterior"]
+    posterior = trace["posterior"].to_dataset()  # numbers chains and draws that have no labels
     coords = {ROW: np.arange(predictive.n_rows) if predictive.labels is None else as_labels(predictive.labels)}
     coords |= {name: as_labels(labels) for name, labels in axes.items()}
     if statistics is None:
@@ -184,6 +186,100 @@ def posterior_predictive(
     if "observed_data" in trace.children:
         tree["observed_data"] = trace["observed_data"].copy()
     return tree
+
+
+def predicted(target: Any, rows: Any = None, *, kind: str = "mean", **columns: Any) -> "PredictedRows":
+    """Return predictions as an estimand of `risk`, `bias`, `compare_samplers` and studies.
+
+    Parameters
+    ----------
+    target
+        A target that predicts, as in :func:`approxmcmc.predict`; or a function without arguments that makes it, such as
+        one of the targets of a study, which is called at the first draws.
+    rows, **columns
+        As in :func:`approxmcmc.predict`.
+    kind
+        ``"mean"`` or ``"predictor"``: drawn responses are no function of theta.
+
+    Returns
+    -------
+    PredictedRows
+        A function of the posterior Dataset that returns the prediction of each row, dims (chain, draw, y_dim_0, ...).
+
+    Raises
+    ------
+    InvalidInputError
+        If `kind` is another one. When it is called: as :func:`approxmcmc.predict`.
+    IncompatibleError
+        When it is called: if the target draws effects of groups, which are no functions of theta.
+
+    Notes
+    -----
+    A study knows it by the content of target, rows and columns. For many rows take their mean, because each is an
+    estimand: ``lambda posterior: amc.predicted(target, rows)(posterior).mean("y_dim_0")``.
+
+    Examples
+    --------
+    >>> import numpy as np, approxmcmc as amc
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> target = amc.LogisticRegression(X, (X[:, 0] > rng.logistic(size=500)).astype(int))
+    >>> traces = [amc.sample(target, draws=200, chains=1, random_seed=k, progressbar=False) for k in range(3)]
+    >>> chances = amc.predicted(target, [[1.0, 0.0], [-1.0, 0.0]])
+    >>> dict(chances(traces[0]["posterior"].to_dataset()).sizes)
+    {'chain': 1, 'draw': 200, 'y_dim_0': 2}
+    >>> compared = amc.compare_samplers({"default": traces}, traces[0], estimands={"chance": chances})
+    """
+    if kind not in ("mean", "predictor"):
+        raise InvalidInputError(
+            f"predicted: an estimand is a function of theta, so kind must be 'mean' or 'predictor', found {kind!r}"
+        )
+    if not (hasattr(rows, "columns") and hasattr(rows, "index") and hasattr(rows, "to_numpy")):
+        return PredictedRows(target, rows, None, kind, columns)
+    of_table = {name: np.asarray(rows[name]) for name in rows.columns}
+    return PredictedRows(target, of_table, rows.index.tolist(), kind, columns)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PredictedRows:
+    """The function of the posterior that :func:`approxmcmc.predicted` returns; its fields are what was given.
+
+    A table is kept as its columns and its index, so that equal tables have equal content, however pandas stores them.
+    """
+
+    target: Any
+    given: Any
+    index: Sequence[Any] | None
+    kind: str
+    columns: Mapping[str, Any]
+
+    def __call__(self, posterior: xr.Dataset) -> xr.DataArray:
+        """Return the predictions at all draws; dims (chain, draw, y_dim_0, ...)."""
+        target = self.target if isinstance(self.target, PredictiveTarget) else _made(self.target)
+        if _predictive_target(target).rows_to_predict(self.rows, **self.columns).draws_effects:
+            raise IncompatibleError(
+                f"predicted: {target!r} draws effects of groups for a prediction, so it is no function of theta; use "
+                "an estimand of its parameters"
+            )
+        trace = xr.DataTree.from_dict({"posterior": posterior})
+        predictions = predict(trace, target, self.rows, kind=self.kind, **self.columns)
+        [group] = predictions.children.values()
+        return group.to_dataset()[KINDS[self.kind]]
+
+    @property
+    def rows(self) -> Any:
+        """The rows as they were given, a table made anew from its columns."""
+        if self.index is None:
+            return self.given
+        import pandas as pd
+
+        return pd.DataFrame(self.given, index=self.index)
+
+
+@functools.lru_cache(maxsize=8)
+def _made(factory: Any) -> Any:
+    """Return the target that a function makes, once; anything else unchanged."""
+    return factory() if callable(factory) else factory
 
 
 def _predictive_target(target: Any) -> PredictiveTarget:

@@ -20,6 +20,8 @@ class RowsToPredict(abc.ABC):
     response_axes: Mapping[str, Sequence[Any]] = {}
     """The same of responses, such as several outcomes."""
 
+    draws_effects: bool = False
+    """Whether `at_draws` draws numbers, so that a mean is no function of theta."""
     attrs: Mapping[str, Any] = {}
     """What the result says of the rows besides their labels, as attributes."""
 

@@ -63,6 +63,7 @@ VERBS = {  # from a model to its answer, and the pictures on the way
     "loo_subsample",
     "posterior_predictive",
     "predict",
+    "predicted",
     "reference_posterior",
     "resume",
     "risk",

@@ -9,6 +9,7 @@ from scipy.special import expit, ndtr, softmax
 
 import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError, InvalidInputError
+from approxmcmc.study.plan import function_id
 from tests.models import normal_mean
 
 CHAINS, DRAWS = 2, 150
@@ -360,3 +361,51 @@ def test_what_a_users_model_needs_to_predict_is_named(table, rng):
     unknown["mean"]["kind"] = pd.Categorical(np.repeat("purple", 60))
     with pytest.raises(InvalidInputError, match="the new rows need the predictors, variables"):
         amc.predict(trace, bare, unknown, kind="predictor")
+
+
+# --- predictions as estimands ---
+
+
+def test_a_prediction_is_an_estimand(table, rng):
+    target = amc.targets.LogisticRegression(table, np.arange(60) % 2, intercept=True)
+    traces = [trace_of(target, rng) for _ in range(3)]
+    new = new_rows(rng)
+    by_hand = {"chance": lambda posterior: expit(written_out({"posterior": posterior}, new)).rename(row="y_dim_0")}
+    options = {"n_bootstrap": 5, "random_seed": 1, "clock": 1.0}
+    found = amc.risk(traces[:2], traces[2], estimands={"chance": amc.predicted(target, new)}, **options)
+    expected = amc.risk(traces[:2], traces[2], estimands=by_hand, **options)
+    np.testing.assert_allclose(found["risk"], expected["risk"], rtol=1e-9)
+    assert [str(label) for label in found["estimand"].values][1] == "chance[10]"  # the index of the table
+    lazily = amc.predicted(lambda: target, new)(traces[0]["posterior"].to_dataset())
+    np.testing.assert_array_equal(lazily, amc.predict(traces[0], target, new).predictions["y_mean"])
+
+
+def test_the_bias_of_a_prediction_is_that_of_the_function_written_by_hand(rng):
+    table = np.array([[2.0], [0.5]])
+    linear = amc.LinearRegression(np.ones((30, 1)), rng.normal(size=30), sigma=1.0)
+    walk = amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest())
+    trace = amc.sample(linear, walk, draws=200, chains=2, random_seed=1, progressbar=False)
+    options = {"n_audits": 8, "random_seed": 1}
+    by_hand = lambda posterior: posterior["beta"].isel(coef=0) * xr.DataArray(table[:, 0], dims="y_dim_0")  # noqa: E731
+    found = amc.bias(trace, linear, walk, {"mean": amc.predicted(linear, table)}, **options)
+    expected = amc.bias(trace, linear, walk, {"mean": by_hand}, **options)
+    np.testing.assert_allclose(found["bias"], expected["bias"], rtol=1e-9)
+
+
+def test_a_study_knows_a_prediction_by_its_content(table):
+    target = amc.targets.LogisticRegression(table, np.arange(60) % 2, intercept=True)
+    again = amc.targets.LogisticRegression(table.copy(), np.arange(60) % 2, intercept=True)
+    same, changed = table.iloc[:3].copy(), table.iloc[:3].assign(age=0.0)
+    first = function_id(amc.predicted(target, table.iloc[:3]))
+    assert first == function_id(amc.predicted(again, same))
+    assert first != function_id(amc.predicted(target, changed))
+    assert first != function_id(amc.predicted(target, same, kind="predictor"))
+
+
+def test_what_is_no_function_of_theta_is_no_estimand(table, rng):
+    target = amc.targets.LogisticRegression(table, np.arange(60) % 2)
+    with pytest.raises(InvalidInputError, match="kind must be 'mean' or 'predictor', found 'response'"):
+        amc.predicted(target, kind="response")
+    groups = amc.targets.NormalGroups(np.ones((6, 1)), rng.normal(size=6), np.arange(6) // 2)
+    with pytest.raises(IncompatibleError, match="draws effects of groups for a prediction, so it is no function"):
+        amc.predicted(groups, np.ones((1, 1)), groups=[0])(trace_of(groups, rng)["posterior"].to_dataset())

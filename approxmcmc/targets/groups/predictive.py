@@ -138,6 +138,8 @@ class RowsInGroups(RowsToPredict):
         Labels of the rows.
     """
 
+    draws_effects = True
+
     def __init__(
         self,
         target: Any,
