@@ -142,12 +142,13 @@ def log_density_of(target: Any) -> tuple[Callable[[np.ndarray], np.ndarray], int
     return lambda states: np.asarray(log_density(states[:, 0] if states.shape[1] == 1 else states)).reshape(-1), 1, None
 
 
-def logpdf_of(distribution: Any, role: str) -> Callable[[np.ndarray], np.ndarray]:
+def logpdf_of(distribution: Any, argument: str) -> Callable[[np.ndarray], np.ndarray]:
     """Return the method ``logpdf`` or ``logpmf`` of a frozen `scipy.stats` distribution or a similar object.
 
-    `role` is "target" or "proposal"; only a proposal needs ``rvs``. Raises IncompatibleError if a method is missing.
+    `argument` is "target" or "proposal"; only a proposal needs ``rvs``. Raises IncompatibleError if a method is
+    missing.
     """
-    if not hasattr(distribution, "rvs") and role == "proposal":
+    if not hasattr(distribution, "rvs") and argument == "proposal":
         raise IncompatibleError(
             f"importance_sampling: the proposal needs rvs(size, random_state), found {distribution!r}"
         )
@@ -157,8 +158,8 @@ def logpdf_of(distribution: Any, role: str) -> Callable[[np.ndarray], np.ndarray
             name == "logpdf" and hasattr(getattr(distribution, "dist", None), "_pmf")
         ):
             return getattr(distribution, name)
-    needed = "a frozen scipy distribution" + ("" if role == "proposal" else ", or a target of the library")
-    raise IncompatibleError(f"importance_sampling: the {role} must be {needed}; found {distribution!r}")
+    needed = "a frozen scipy distribution" + ("" if argument == "proposal" else ", or a target of the library")
+    raise IncompatibleError(f"importance_sampling: the {argument} must be {needed}; found {distribution!r}")
 
 
 def _check(log_weight: np.ndarray, states: np.ndarray) -> None:

@@ -74,7 +74,7 @@ study = dataclasses.replace(
         "t_test": "t-test",
     },
     samplers=tall_data.chosen("mala core_exact t_test laplace") | RIVALS,
-    families={name: tall_data.FAMILIES.get(name, "a rival") for name in [*tall_data.SAMPLERS, *RIVALS]},
+    kinds={name: tall_data.KINDS.get(name, "a rival") for name in [*tall_data.SAMPLERS, *RIVALS]},
     presets={
         "quick": {
             "targets": {"logistic": functools.partial(tall_data.dense, 2000)},

@@ -107,7 +107,7 @@ CATALOGUE: dict[str, dict[str, Any]] = {
     },
 }
 SAMPLERS = {name: sampler for members in CATALOGUE.values() for name, sampler in members.items()}
-FAMILIES = {name: family for family, members in CATALOGUE.items() for name in members}
+KINDS = {name: family for family, members in CATALOGUE.items() for name in members}
 
 # --- gold standards ---
 
@@ -152,7 +152,7 @@ study = Study(
     gold=GOLD,
     seed=SEED,
     start=start,
-    families=FAMILIES,
+    kinds=KINDS,
     presets={
         "smoke": {
             "targets": {

@@ -47,7 +47,7 @@ study = dataclasses.replace(
     budgets={"covertype": Budget(seconds=1000.0)},
     replicates=5,
     gold=PRECISE_GOLD,
-    families={},
+    kinds={},
     analyses=(against_nuts,),
     presets={
         "smoke": tall_data.presets["smoke"]

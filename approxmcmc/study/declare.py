@@ -164,7 +164,7 @@ class Declaration:
     measures: Mapping[str, Measure] = dataclasses.field(default_factory=dict)
     paper_values: Mapping[str, PaperValue] = dataclasses.field(default_factory=dict)
     bias: Bias | None = None
-    families: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    kinds: Mapping[str, str] = dataclasses.field(default_factory=dict)
     presets: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -172,11 +172,11 @@ class Declaration:
         object.__setattr__(self, "gold", self._with_given_references())
         self._check_kinds()
         check_name("study", self.name)
-        for role, members in (("target", self.targets), ("sampler", self.samplers)):
+        for kind, members in (("target", self.targets), ("sampler", self.samplers)):
             if not members:
-                raise StudyError(f"Study {self.name!r} needs at least one {role}; found none.")
+                raise StudyError(f"Study {self.name!r} needs at least one {kind}; found none.")
             for name in members:
-                check_name(role, name)
+                check_name(kind, name)
         for field, least in (("replicates", 1), ("tune", 0), ("thin", 1)):
             if getattr(self, field) < least:
                 raise StudyError(f"Study {self.name!r} needs {field} >= {least}; found {getattr(self, field)}.")
@@ -282,11 +282,11 @@ class Declaration:
 
     def _check_bounds(self) -> None:
         for name, declared in self.bounds.items():
-            for role, members in (("target", self.targets), ("sampler", self.samplers)):
-                if declared.get(role) not in members:
+            for kind, members in (("target", self.targets), ("sampler", self.samplers)):
+                if declared.get(kind) not in members:
                     raise StudyError(
-                        f"Study {self.name!r}: the bound {name!r} needs `{role}`, one of {sorted(members)}; found "
-                        f"{declared.get(role)!r}."
+                        f"Study {self.name!r}: the bound {name!r} needs `{kind}`, one of {sorted(members)}; found "
+                        f"{declared.get(kind)!r}."
                     )
 
     def _check_paper_values(self) -> None:

@@ -101,17 +101,17 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
 
 
-def check_name(role: str, name: str) -> None:
-    """Raise StudyError unless the name of a `role` (study, preset, target, sampler) is valid in the name of a file."""
-    pattern = r"[a-z0-9][a-z0-9_-]*" if role in ("study", "preset") else r"[A-Za-z0-9][A-Za-z0-9_.-]*"
+def check_name(kind: str, name: str) -> None:
+    """Raise StudyError unless the name of a `kind` (study, preset, target, sampler) is valid in the name of a file."""
+    pattern = r"[a-z0-9][a-z0-9_-]*" if kind in ("study", "preset") else r"[A-Za-z0-9][A-Za-z0-9_.-]*"
     if not isinstance(name, str) or not re.fullmatch(pattern, name):
-        marks = "'_' and '-', in lower case" if role in ("study", "preset") else "'_', '-' and '.'"
+        marks = "'_' and '-', in lower case" if kind in ("study", "preset") else "'_', '-' and '.'"
         raise StudyError(
-            f"The name of a {role} is used for files, so it must start with a letter or digit and contain only "
+            f"The name of a {kind} is used for files, so it must start with a letter or digit and contain only "
             f"letters, digits, {marks}; found {name!r}."
         )
     if len(name) > LONGEST_NAME:
         raise StudyError(
-            f"The name of a {role} is used for files, so it must have at most {LONGEST_NAME} characters; found "
+            f"The name of a {kind} is used for files, so it must have at most {LONGEST_NAME} characters; found "
             f"{len(name)}, {name[:20]!r} and so on."
         )

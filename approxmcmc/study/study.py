@@ -69,8 +69,8 @@ class Study(Declaration):
         over replicates and the difference.
     bias
         How biases are estimated without a gold standard (:class:`Bias`); None for none.
-    families
-        The family of each setting, where the page is to show who wins on each target; settings of one family share a
+    kinds
+        The kind of each setting, where the page is to show who wins on each target; settings of one kind share a
         colour.
     presets
         Fields to replace, by preset: ``smoke`` (minutes; gates are reported, not enforced), ``quick``, ``paper``. If

@@ -35,7 +35,7 @@ def test_every_setting_is_another_one_and_belongs_to_a_family():
     assert len(set(described.values())) == len(described) == 24
     for preset in study.preset_names:
         chosen = study.with_preset(preset)
-        assert set(chosen.samplers) <= set(study.families)
+        assert set(chosen.samplers) <= set(study.kinds)
         assert preset == "smoke" or set(chosen.targets) <= set(study.targets)
 
 

@@ -38,17 +38,17 @@ class Schedule(NamedTuple):
     place: str = "memory"
 
 
-def data_schedule(role: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled_copy: str = "memory") -> Schedule:
-    """Return how subsets of the data are drawn: as the test `role` requires, or in the faster way.
+def data_schedule(settings: AcceptanceTest, test: CompiledTest, n_obs: int, shuffled_copy: str = "memory") -> Schedule:
+    """Return how subsets of the data are drawn: as the settings of the test require, or in the faster way.
 
-    `test` is the compiled form of `role`; `shuffled_copy` says where a shuffled copy of the data is kept.
+    `test` is the compiled form of `settings`; `shuffled_copy` says where a shuffled copy of the data is kept.
     """
-    by_itself = role.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
+    by_itself = settings.order == "memory" or test.log_likelihood is not None or not test.uses_ratio
     if by_itself:  # the test reads all data or none, or draws its own rows
         return Schedule("memory")
-    if role.order == "rows" or (role.order == "auto" and n_obs < BLOCKS_FROM):
+    if settings.order == "rows" or (settings.order == "auto" and n_obs < BLOCKS_FROM):
         return Schedule("rows")
-    return Schedule("blocks", block_size(n_obs, role.batch_size), shuffled_copy)  # type: ignore[attr-defined]  # of tests that read in blocks
+    return Schedule("blocks", block_size(n_obs, settings.batch_size), shuffled_copy)  # type: ignore[attr-defined]  # of tests that read in blocks
 
 
 class Audits(NamedTuple):

@@ -111,7 +111,7 @@ def publishable(results: "StudyResults") -> dict[str, Any]:
             "exact": {contest.target: contest.exact for contest in gathered.judged},
             "gold_draws": {contest.target: contest.gold_draws for contest in gathered.judged},
             "waits": {contest.target: contest.waits for contest in gathered.judged},
-            "families": dict(results.study.families),
+            "families": dict(results.study.kinds),
             "names": dict(results.study.names),
             "sections": _own_sections(results, gathered),
         }

@@ -14,19 +14,19 @@ UNRANKED = "not ranked"
 FAINT = "#9aa1a9"
 
 
-def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Section]:
+def who_wins(scores: Sequence[Scores], kinds: Mapping[str, str]) -> list[Section]:
     """Draw and tabulate the winners of every data set that has a gold standard; nothing if no order is established.
 
     Parameters
     ----------
     scores
         Of a study whose estimands are the same for all targets.
-    families
-        The family of each setting, in the order of the legend; settings of one family share a colour.
+    kinds
+        The kind of each setting, in the order of the legend; settings of one kind share a colour.
     """
     import pandas as pd
 
-    if not families or not scores:
+    if not kinds or not scores:
         return []
     longest = max(score.times[-1] for score in scores)
     by_estimand = {estimand: verdicts_of(scores, estimand) for score in scores for estimand in score.estimands}
@@ -54,7 +54,7 @@ def who_wins(scores: Sequence[Scores], families: Mapping[str, str]) -> list[Sect
         Section(
             "Who wins",
             pieces=(
-                Figure("Who wins", caption, _grid(drawn, families), drawn),
+                Figure("Who wins", caption, _grid(drawn, kinds), drawn),
                 Table("Who wins, all estimands", "The same for every estimand, with an error rate each.", table),
             ),
         )
@@ -89,17 +89,17 @@ def _near(names: Any) -> str:
     return f"or {names}" if len(listed) < 3 else f"or one of {len(listed)} others"
 
 
-def _grid(data: Any, families: Mapping[str, str]) -> Any:
+def _grid(data: Any, kinds: Mapping[str, str]) -> Any:
     from matplotlib.patches import Patch, Rectangle
 
     names, times = (list(dict.fromkeys(data[column])) for column in ("data", "about"))
-    kinds = list(dict.fromkeys(families.values()))
-    paint = {kind: COLOURS[index % len(COLOURS)] for index, kind in enumerate(kinds)}
+    distinct_kinds = list(dict.fromkeys(kinds.values()))
+    paint = {kind: COLOURS[index % len(COLOURS)] for index, kind in enumerate(distinct_kinds)}
     figure, axes = subplots(figsize=(2.0 + 2.6 * len(times), 1.1 + 0.85 * len(names)))
     for row in data.rename(columns={"no less": "near"}).itertuples():
         x = times.index(row.about)
         y = names.index(row.data)
-        colour = paint.get(families.get(row.winner, ""), FAINT)
+        colour = paint.get(kinds.get(row.winner, ""), FAINT)
         axes.add_patch(Rectangle((x - 0.48, y - 0.45), 0.96, 0.9, color=colour, alpha=0.45, linewidth=0))
         risk_text = estimate_text(row.risk, row.risk_lower, row.risk_upper) if row.risk == row.risk else ""
         axes.text(x, y - 0.2, literal(row.winner), ha="center", va="center", fontsize=10, fontweight="bold")
@@ -115,7 +115,7 @@ def _grid(data: Any, families: Mapping[str, str]) -> Any:
     axes.tick_params(length=0)
     for side in axes.spines.values():
         side.set_visible(False)
-    shown = [kind for kind in kinds if kind in {families.get(winner) for winner in data.winner}]
+    shown = [kind for kind in distinct_kinds if kind in {kinds.get(winner) for winner in data.winner}]
     handles = [Patch(color=paint[kind], alpha=0.45, linewidth=0, label=literal(kind)) for kind in shown]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 3))
     return figure

@@ -81,9 +81,9 @@ class BayesianNetwork(FactorGraph):
         self._log_constant = 0.0
         with np.errstate(divide="ignore"):
             for name in tables:
-                family = (*parents[name], name)
-                left = [member for member in family if member in index]
-                table = np.log(self.tables[name][tuple(self.evidence.get(member, slice(None)) for member in family)])
+                nodes = (*parents[name], name)
+                left = [member for member in nodes if member in index]
+                table = np.log(self.tables[name][tuple(self.evidence.get(member, slice(None)) for member in nodes)])
                 if left:
                     groups.append(FactorGroup(np.array([[index[member] for member in left]]), table[None]))
                 else:
@@ -205,8 +205,8 @@ class AncestralLaw:
         total = np.zeros(len(states))
         with np.errstate(divide="ignore"):
             for name in network.names:
-                family = (*network.parents[name], name)
-                total += np.log(network.tables[name][tuple(values[member] for member in family)])
+                nodes = (*network.parents[name], name)
+                total += np.log(network.tables[name][tuple(values[member] for member in nodes)])
         return total
 
 
