@@ -374,6 +374,18 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(python=MAIN)
+def evidence(session: nox.Session) -> None:
+    """Draw every number that the documentation shows, one process at a time; ``-- --list`` shows pieces and minutes.
+
+    ``-- --stale`` draws what is older than the code that draws it, ``-- NAME ...`` some pieces; without options all of
+    them, in more than a day. An interrupted run goes on where it stopped. On a still machine.
+    """
+    _install(session, "--extra", "studies", "--extra", "foreign", "--group", "test")
+    environment = {**ONE_THREAD, **BYTECODE, "PYTHON_OF_NOX": sys.executable}
+    session.run("python", "-m", "studies.evidence", *session.posargs, env=environment)
+
+
+@nox.session(python=MAIN)
 def race(session: nox.Session) -> None:
     """Race exact steps, every lever of the library, NumPy and other libraries, interleaved in one process."""
     _install(session, "--extra", "studies", "--extra", "foreign", "--group", "test")

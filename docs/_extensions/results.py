@@ -3,7 +3,9 @@
 An empty block ``{study} NAME`` becomes the page of a study, below its title and opening paragraph; with ``; TITLE`` the
 picture of that title comes first. ``{picture} NAME; TITLE`` is one picture of it, ``{columns} NAME; TITLE; COLUMN;
 ...`` some columns of one of its tables, ``{verdicts} NAME`` the numbers that a paper printed beside ours, and
-``{spent} all`` the machine time of all studies. The role
+``{spent} all`` the machine time of all studies. ``{evidence} all`` lists what draws every table, and what is older than
+the code that draws it. A page with tables ends with a line that says which version of the code drew them; tables of two
+versions on one page are an error, except on pages that `studies.evidence.pieces` names. The role
 ``{result}`` of ``NAME; PIECE; COLUMN = VALUE; ...; COLUMN`` is a number of one row, to the digits that its interval
 supports; ``{estimate}`` has the interval with it. A number that is not there is a warning, hence an error of the build.
 """
@@ -24,6 +26,7 @@ from approxmcmc.study.published import read_published
 from approxmcmc.study.report.drawn_page import columns_of, figure_of, page_body
 from approxmcmc.study.report.machine_time import machine_time_block
 from approxmcmc.study.report.verdicts import verdicts_block
+from studies.evidence import ledger, pieces, stamps
 from studies.race import chart
 from studies.street import page as street
 from tests.bench import cost_model
@@ -34,15 +37,23 @@ STUDY, PICTURE, COLUMNS, VERDICTS = (
     re.compile(rf"^```\{{{kind}\}} (.+)\n```$", re.MULTILINE) for kind in ("study", "picture", "columns", "verdicts")
 )
 MACHINE_TIME = "```{spent} all\n```"
+EVIDENCE = "```{evidence} all\n```"
 _log = logging.getLogger(__name__)
 
 
 def draw_pages(app: Any, document: str, source: list[str]) -> None:
-    """Replace the blocks by what they name in the results that ship with the package."""
+    """Replace the blocks by what they name in the results that ship with the package, and say what drew them."""
+    shown = pieces.shown_on(source[0])
+    if len(stamps.versions_on(shown)) > 1 and document not in pieces.MIXED:
+        _log.warning("its tables are of several versions: %s", ledger.line_of_page(shown), location=document)
+    if shown:
+        source[0] += f"\n\n{ledger.line_of_page(shown)}\n"
     for line, drawn in ((STUDY, _page), (PICTURE, _picture), (COLUMNS, _columns), (VERDICTS, _verdicts)):
         source[0] = line.sub(functools.partial(_drawn, app.env, document, drawn), source[0])
     if MACHINE_TIME in source[0]:
         source[0] = source[0].replace(MACHINE_TIME, machine_time_block())
+    if EVIDENCE in source[0]:
+        source[0] = source[0].replace(EVIDENCE, ledger.table(ROOT / "docs"))
 
 
 def _drawn(env: Any, document: str, drawn: Callable[..., str], line: re.Match[str]) -> str:

@@ -34,6 +34,7 @@ import approxmcmc as amc
 from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.errors import SamplingWarning
 from studies.race.models import MODELS
+from studies.race.table import two_digits
 
 ENOUGH = 400.0  # effective draws
 DRAWS = 1000  # draws of a rival
@@ -171,6 +172,74 @@ def table(answers: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
                 row["shift"], row["shift_if_unbiased"] = (0.0, 0.0) if answer is reference else shift(answer, reference)
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+# --- the tables of the documentation ---
+
+LABELS = {
+    "dense_1e3": "logistic regression, 1000 x 50",
+    "dense_1e4": "logistic regression, 10 000 x 50",
+    "dense_1e5": "logistic regression, $10^5$ x 50",
+    "dense_1e6": "logistic regression, $10^6$ x 50",
+    "dense_1e7": "logistic regression, $10^7$ x 20",
+    "mnist_7v9": "MNIST, 12 214 x 50",
+    "covertype": "Covertype, 92 962 x 54",
+    "kdd99": "KDD99, 494 021 x 40",
+    "a9a": "a9a, 32 561 x 124",
+    "ijcnn1": "ijcnn1, 49 990 x 23",
+    "pymc_bernoulli": "PyMC, logistic, $10^5$ x 20",
+    "pymc_poisson_with_offset": "PyMC, Poisson with an offset, $10^5$ x 20",
+    "pymc_student_t": "PyMC, Student-t, $10^5$ x 20",
+    "pymc_negative_binomial": "PyMC, negative binomial, $10^5$ x 20",
+    "pymc_mixture": "PyMC, a mixture, $10^5$ x 20",
+    "pymc_ordered": "PyMC, ordered logistic, $10^5$ x 20",
+    "pymc_varying_intercepts": "PyMC, logistic, 50 groups of 2000 rows",
+    "pymc_few_rows": "PyMC, logistic, 50 groups of 40 rows",
+}
+FEW = "(ESS {:.0f})"
+
+
+def markdown(rows: pd.DataFrame) -> str:
+    """Return our seconds and nutpie's by model, and their ratio, as a Markdown table; medians of the runs of each."""
+    lines = [
+        "| model | ours, nothing compiled yet | ours, compiled before | nutpie | nutpie to ours, compiled |",
+        "|---|---|---|---|---|",
+    ]
+    for model, of_model in rows.groupby("model", sort=False):
+        cold, warm = (of_model[(of_model["who"] == OURS) & (of_model["cache"] == cache)] for cache in ("cold", "warm"))
+        nutpie = of_model[of_model["who"] == "nutpie"]
+        ratio = nutpie["seconds"].median() / warm["seconds"].median()
+        cells = [_cell(cold), _cell(warm), _cell(nutpie), "–" if math.isnan(ratio) else two_digits(ratio)]
+        lines.append(f"| {LABELS.get(str(model), model)} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def markdown_of_others(rows: pd.DataFrame) -> str:
+    """Return the seconds of all contenders as a Markdown table, on the models that others than nutpie ran."""
+    others = [who for who in rows["who"].unique() if who not in (OURS, "nutpie")]
+    shown = rows[rows["model"].isin(rows["model"][rows["who"].isin(others)])]
+    shown = shown[shown["cache"] != "cold"]
+    lines = [f"| model | ours, compiled | nutpie | {' | '.join(others)} |", f"|{'---|' * (3 + len(others))}"]
+    for model, of_model in shown.groupby("model", sort=False):
+        cells = [_cell(of_model[of_model["who"] == who]) for who in (OURS, "nutpie", *others)]
+        lines.append(f"| {LABELS.get(str(model), model)} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
+def _cell(runs: pd.DataFrame) -> str:
+    """Return the median seconds of some runs, with the ESS if it is below 400, and the shift of a biased sampler."""
+    seconds = runs["seconds"].median()
+    if math.isnan(seconds):
+        return str(next(iter(runs["failed"].dropna()), "–"))
+    cell = f"{seconds:.0f}" if seconds >= 100.0 else two_digits(seconds)
+    ess = runs["ess"].median()
+    biased = runs["who"].isin(BIASED).any()
+    notes = [FEW.format(ess)] if ess < ENOUGH and not biased else []
+    notes += [f"(shift {runs['shift'].median():.2g} sd)"] if biased else []
+    return " ".join([cell, *notes])
+
+
+# --- all answers, one after another ---
 
 
 def in_a_process(model: str, who: str, limit: float, seed: int, *, cache: str | None = None) -> dict[str, Any]:

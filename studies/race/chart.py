@@ -7,7 +7,8 @@ For each problem without rare categories it writes ``race_N.svg``, bars of min-E
 and one table, ``race_rare.md``, with the seconds to 400 effective draws. The table ``race_levers.md`` says how much
 each lever gains on each problem. From the first problem it draws ``race_risk.svg``, the picture of the front
 page. It turns a ``race_regret.csv`` in the same folder (written by `studies.race.regret`) into ``race_regret.md``, and
-a ``race_fits.csv`` (written by `studies.race.fits`) into ``race_fits.md``.
+a ``race_fits.csv`` (written by `studies.race.fits`) into ``race_fits.md``, and a ``race_answers.csv`` (written by
+`studies.race.answer`) into ``race_answers.md`` and ``race_answers_of_others.md``.
 """
 
 import csv
@@ -23,6 +24,7 @@ import pandas as pd
 
 from approxmcmc.engine.files.whole_files import whole_file
 from approxmcmc.study.report.svg import COLOURS, subplots, svg_document
+from studies.race.answer import markdown as answer_table, markdown_of_others
 from studies.race.fits import markdown as fits_table
 from studies.race.regret import markdown as regret_table
 from studies.race.table import FEWEST_FOR_MOMENTS, two_digits
@@ -75,6 +77,9 @@ def main(source: Path, folder: Path) -> None:
         _write(folder / "race_regret.md", regret_table(pd.read_csv(regret)))
     if (fits := source.with_name("race_fits.csv")).exists():
         _write(folder / "race_fits.md", fits_table(pd.read_csv(fits).to_dict("records")))
+    if (answers := source.with_name("race_answers.csv")).exists():
+        _write(folder / "race_answers.md", answer_table(pd.read_csv(answers)))
+        _write(folder / "race_answers_of_others.md", markdown_of_others(pd.read_csv(answers)))
 
 
 def table(rows: Sequence[Row]) -> str:

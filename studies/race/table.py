@@ -3,9 +3,10 @@
 import csv
 import json
 import math
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from approxmcmc.engine.files.whole_files import whole_file
 
@@ -64,3 +65,19 @@ def write(results: Mapping[str, Any], folder: Path) -> None:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+
+
+def join(files: Sequence[Path], out: TextIO) -> None:
+    """Write the rows of several CSV files as one, with the columns of all; a file without a column leaves it empty."""
+    rows: list[dict[str, str]] = []
+    for path in files:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows += csv.DictReader(file)
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    join([Path(name) for name in sys.argv[1:]], sys.stdout)

@@ -141,6 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", help="names in the table; all by default")
     parser.add_argument("--states", nargs="+", choices=STATES, default=list(STATES))
+    parser.add_argument("--table", type=Path, default=TABLE, help="the file that is written")
     parser.add_argument("--draws", type=int, help="run one model in this process: 0 is ours, else nutpie's draws")
     args = parser.parse_args()
     if args.draws is not None:
@@ -150,12 +151,12 @@ def main() -> None:
         return
     import pandas as pd  # not in the processes that are measured
 
-    table = pd.read_csv(TABLE) if TABLE.exists() else pd.DataFrame(columns=COLUMNS)
+    table = pd.read_csv(args.table) if args.table.exists() else pd.DataFrame(columns=COLUMNS)
     table = table.set_index("model").reindex(index=list(models()), columns=list(COLUMNS[1:])).astype(float)
     for model in args.models or models():
         for column, value in measured(model, args.states):
             table.loc[model, column] = round(value, 1)
-            table.to_csv(TABLE)
+            table.to_csv(args.table)
             print(model, column, round(value, 1), flush=True)
 
 

@@ -148,7 +148,7 @@ def main() -> None:
     options = parser.parse_args()
     name = f"{options.rows:.0e}".replace("+0", "")
     folder, cache = options.folder / f"{name}x{options.columns}", options.folder / "cache"
-    if options.simulate:
+    if options.simulate and not folder.exists():
         simulate(int(options.rows), options.columns, folder)
     shutil.rmtree(cache / "laid_out_rows", ignore_errors=True)
     os.environ["APPROXMCMC_CACHE_DIR"] = str(cache)

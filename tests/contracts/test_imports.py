@@ -7,13 +7,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from approxmcmc.engine.compiler.code_version import ROOMS_THAT_DRAW
-from tests.syntax import nodes_of, tree_of
+from studies.evidence.closure import import_graph, imports_of, sources_of
+from tests.syntax import nodes_of
 
 PACKAGE = Path(__file__).parents[2] / "approxmcmc"
 
@@ -147,59 +148,6 @@ def test_planted_edges_are_found(room, source, edges):
 # --- no circle of files ---
 
 
-class Imports(ast.NodeVisitor):
-    """Collect what a file imports when it is loaded or inside its functions, as (module, name or None).
-
-    Imports under ``if TYPE_CHECKING:`` are never executed.
-    """
-
-    def __init__(self) -> None:
-        self.found: set[tuple[str, str | None]] = set()
-
-    def visit_If(self, node: ast.If) -> None:
-        typing_only = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        for statement in node.orelse if typing_only else [*node.body, *node.orelse]:
-            self.visit(statement)
-
-    def visit_Import(self, node: ast.Import) -> None:
-        self.found |= {(alias.name, None) for alias in node.names}
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        self.found |= {(node.module or "", alias.name) for alias in node.names}
-
-
-def imports_of(source: str) -> set[tuple[str, str | None]]:
-    """Return what a file imports, without what only type checkers read."""
-    visitor = Imports()
-    visitor.visit(tree_of(source))
-    return visitor.found
-
-
-def import_graph(sources: Mapping[str, str]) -> dict[str, set[str]]:
-    """Return the modules that each module imports; a package's name means its ``__init__`` file.
-
-    ``from package import name`` is an import of the file that defines the name, where the package's own imports tell
-    it: a file that takes its neighbour's class from their package needs the neighbour and not the package. Nor does a
-    file need the packages that it lies in.
-    """
-    imports = {module: imports_of(source) for module, source in sources.items()}
-    packages = {module.rpartition(".")[0] for module in sources}
-
-    def homes(module: str, name: str | None) -> Iterator[str]:
-        if f"{module}.{name}" in sources:
-            yield f"{module}.{name}"
-        elif name and module in packages and (origins := [m for m, given in imports.get(module, ()) if given == name]):
-            for origin in origins:
-                yield from homes(origin, name)
-        elif module in sources:
-            yield module
-
-    return {
-        module: {home for imported in found for home in homes(*imported)} - {module}
-        for module, found in imports.items()
-    }
-
-
 def circle(sources: Mapping[str, str]) -> list[str]:
     """Return modules that import each other in a circle, the first also as the last; an empty list for none."""
     try:
@@ -211,11 +159,7 @@ def circle(sources: Mapping[str, str]) -> list[str]:
 
 def sources_of_the_package() -> dict[str, str]:
     """Return the text of every file by the name under which it is imported."""
-    texts = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        texts[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path.read_text(encoding="utf-8")
-    return texts
+    return sources_of(PACKAGE.parent, [PACKAGE.name])
 
 
 def test_no_files_import_each_other_in_a_circle():

@@ -167,7 +167,8 @@ def test_fewer_than_five_chains_have_no_interval():
 
 def test_no_picture_or_page_is_kept_that_is_drawn():
     assert {path.name for path in (DOCS / "_static").iterdir()} == {
-        "austerity_mnist_risk.svg", "cold.csv", "pages.css", "race.csv", "race_fits.csv", "race_regret.csv",
+        "austerity_mnist_risk.svg", "cold.csv", "pages.css", "race.csv", "race_answers.csv", "race_fits.csv",
+        "race_regret.csv",
         "scale.jsonl", "street.csv", "street_alarms.csv",
     }  # fmt: skip
 
