@@ -53,8 +53,7 @@ class CenteredQuadratic(NamedTuple):
 # From this number of coordinates on, the products of all rows of a Hessian with theta - center are computed at once,
 # which vectorises. Below, memory for them costs more than it saves: a gradient takes 23 ns one row after the other and
 # 112 ns at once for 5 coordinates, 339 and 229 for 20, 9400 and 2600 for 100. Both ways add in the same order. The
-# function that allocates is a separate one: in one function with it, the counts of references to the arrays of the
-# quadratic take a further 25 ns.
+# choice is made when a kernel is composed: a kernel with both ways took .3 s longer to compile.
 MANY = 16
 
 
@@ -80,13 +79,11 @@ def add_rows(theta: np.ndarray, quadratic: CenteredQuadratic, out: np.ndarray) -
 
 
 @compiled
-def plus_quadratic(total: float, theta: np.ndarray, quadratic: CenteredQuadratic) -> float:
-    """Return `total` plus the value of a quadratic function at theta."""
+def plus_quadratic_of_few(total: float, theta: np.ndarray, quadratic: CenteredQuadratic) -> float:
+    """Return `total` plus the value of a quadratic function of few coordinates at theta."""
     center = quadratic.center
     gradient = quadratic.gradient
     total += quadratic.value[0]
-    if theta.shape[0] >= MANY:
-        return plus_quadratic_of_many(total, theta, quadratic)
     for k in range(theta.shape[0]):
         total += (theta[k] - center[k]) * (gradient[k] + 0.5 * plus_row(0.0, k, theta, quadratic))
     return total
@@ -94,9 +91,10 @@ def plus_quadratic(total: float, theta: np.ndarray, quadratic: CenteredQuadratic
 
 @allocating
 def plus_quadratic_of_many(total: float, theta: np.ndarray, quadratic: CenteredQuadratic) -> float:
-    """Return `total` plus the change of a quadratic function of many coordinates from its centre to theta."""
+    """Return the same for many coordinates."""
     center = quadratic.center
     gradient = quadratic.gradient
+    total += quadratic.value[0]
     product = np.zeros(theta.shape[0])
     add_rows(theta, quadratic, product)
     for k in range(theta.shape[0]):
@@ -105,23 +103,34 @@ def plus_quadratic_of_many(total: float, theta: np.ndarray, quadratic: CenteredQ
 
 
 @compiled
-def add_quadratic_gradient(theta: np.ndarray, quadratic: CenteredQuadratic, out: np.ndarray) -> None:
-    """Add the gradient of a quadratic function at theta to `out`."""
+def add_gradient_of_few(theta: np.ndarray, quadratic: CenteredQuadratic, out: np.ndarray) -> None:
+    """Add the gradient of a quadratic function of few coordinates at theta to `out`."""
     gradient = quadratic.gradient
-    if theta.shape[0] >= MANY:
-        add_gradient_of_many(theta, quadratic, out)
-        return
     for k in range(theta.shape[0]):
         out[k] += plus_row(gradient[k], k, theta, quadratic)
 
 
 @allocating
 def add_gradient_of_many(theta: np.ndarray, quadratic: CenteredQuadratic, out: np.ndarray) -> None:
-    """Add the gradient of a quadratic function of many coordinates at theta to `out`."""
+    """Do the same for many coordinates."""
     slope = quadratic.gradient.copy()
     add_rows(theta, quadratic, slope)
     for k in range(theta.shape[0]):
         out[k] += slope[k]
+
+
+class QuadraticFunctions(NamedTuple):
+    """Compiled functions of a quadratic: ``plus_value(total, theta, quadratic) -> total`` and ``add_gradient``."""
+
+    plus_value: Callable[..., float]
+    add_gradient: Callable[..., None]
+
+
+def functions_of(n_coordinates: int) -> QuadraticFunctions:
+    """Return the functions of a quadratic with so many coordinates."""
+    if n_coordinates < MANY:
+        return QuadraticFunctions(plus_quadratic_of_few, add_gradient_of_few)
+    return QuadraticFunctions(plus_quadratic_of_many, add_gradient_of_many)
 
 
 class Survey(NamedTuple):

@@ -25,8 +25,7 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.expansion.quadratic import (
     CenteredQuadratic,
     Quadratic,
-    add_quadratic_gradient,
-    plus_quadratic,
+    functions_of,
 )
 from approxmcmc.surrogate.moves import SurrogateState
 from approxmcmc.targets.regression import Regression
@@ -102,31 +101,35 @@ class LinesOfRows(NamedTuple):
     memory_order: np.ndarray
 
 
-def log_prior_and_quadratic(theta: np.ndarray, parts: PriorAndQuadratic) -> float:
-    """Return S(theta) if no row is always read: the log prior plus the quadratic."""
-    return plus_quadratic(parts.prior(theta), theta, parts.quadratic)
+def make_log_density(plus_value: Callable[..., float], *, with_rows: bool) -> Callable[..., float]:
+    """Return S as a function of theta and its parts; `with_rows` if rows are always read."""
+
+    def log_prior_and_quadratic(theta: np.ndarray, parts: PriorAndQuadratic) -> float:
+        return plus_value(parts.prior(theta), theta, parts.quadratic)
+
+    def log_surrogate(theta: np.ndarray, parts: PriorQuadraticAndRows) -> float:
+        rows = parts.rows
+        work = np.empty(min(BATCH, rows.n_rows))
+        total = plus_value(parts.prior(theta), theta, parts.quadratic)
+        return total + sum_terms(rows.kernel, theta, rows.data, rows.memory_order, rows.n_rows, work)
+
+    return log_surrogate if with_rows else log_prior_and_quadratic
 
 
-def log_surrogate(theta: np.ndarray, parts: PriorQuadraticAndRows) -> float:
-    """Return S(theta): the log prior, plus the quadratic, plus the terms of the influential rows."""
-    rows = parts.rows
-    work = np.empty(min(BATCH, rows.n_rows))
-    total = plus_quadratic(parts.prior(theta), theta, parts.quadratic)
-    return total + sum_terms(rows.kernel, theta, rows.data, rows.memory_order, rows.n_rows, work)
+def make_add_gradient(add_gradient: Callable[..., None], *, with_rows: bool) -> Callable[..., None]:
+    """Return the function of theta, `out` and the parts of S that adds grad S(theta) to `out`."""
 
+    def add_prior_and_quadratic_gradient(theta: np.ndarray, out: np.ndarray, parts: PriorAndQuadratic) -> None:
+        parts.prior(theta, out)
+        add_gradient(theta, parts.quadratic, out)
 
-def add_prior_and_quadratic_gradient(theta: np.ndarray, out: np.ndarray, parts: PriorAndQuadratic) -> None:
-    """Add grad S(theta) to `out` if no row is always read."""
-    parts.prior(theta, out)
-    add_quadratic_gradient(theta, parts.quadratic, out)
+    def add_surrogate_gradient(theta: np.ndarray, out: np.ndarray, parts: PriorQuadraticAndRows) -> None:
+        rows = parts.rows
+        parts.prior(theta, out)
+        add_gradient(theta, parts.quadratic, out)
+        rows.kernel(theta, rows.data, rows.memory_order, 0, rows.n_rows, out)
 
-
-def add_surrogate_gradient(theta: np.ndarray, out: np.ndarray, parts: PriorQuadraticAndRows) -> None:
-    """Add grad S(theta) to `out`."""
-    rows = parts.rows
-    parts.prior(theta, out)
-    add_quadratic_gradient(theta, parts.quadratic, out)
-    rows.kernel(theta, rows.data, rows.memory_order, 0, rows.n_rows, out)
+    return add_surrogate_gradient if with_rows else add_prior_and_quadratic_gradient
 
 
 def predict(theta: np.ndarray, out: np.ndarray, rows: LinesOfRows) -> None:
@@ -206,14 +209,10 @@ class Surrogate:
         self.rows = rows
         self.log_prior = plain.log_prior
         self._quadratic = CenteredQuadratic.around(center, light)
-        if rows.size:
-            data = rows_of(plain.data, plain.n_obs, rows)
-            influential = InfluentialRows(data, ALL_ROWS, len(rows), plain.log_terms)
-            whole = PriorQuadraticAndRows(self._quadratic, plain.log_prior, influential)
-            self.log_density = with_context(log_surrogate, LOG_PRIOR.signature, whole)
-        else:
-            normal = PriorAndQuadratic(self._quadratic, plain.log_prior)
-            self.log_density = with_context(log_prior_and_quadratic, LOG_PRIOR.signature, normal)
+        self._functions = functions_of(len(center))
+        log_density = make_log_density(self._functions.plus_value, with_rows=rows.size > 0)
+        parts = self._parts(plain.log_prior, plain.log_terms, plain.data)
+        self.log_density = with_context(log_density, LOG_PRIOR.signature, parts)
         self._term, self._lines, self._scale = lines_of(target, rows)
 
     @functools.cached_property
@@ -222,13 +221,19 @@ class Surrogate:
         plain = gradient_or_none(self.target)
         if plain is None:
             return kernel(make_add_differences(self.log_density), ADD_PRIOR_GRADIENT, cache=False)
-        if not self.rows.size:
-            normal = PriorAndQuadratic(self._quadratic, plain.add_prior_gradient)
-            return with_context(add_prior_and_quadratic_gradient, ADD_PRIOR_GRADIENT, normal)
-        data = rows_of(plain.data, self.target.n_obs, self.rows)
-        influential = InfluentialRows(data, ALL_ROWS, len(self.rows), plain.add_gradient)
-        whole = PriorQuadraticAndRows(self._quadratic, plain.add_prior_gradient, influential)
-        return with_context(add_surrogate_gradient, ADD_PRIOR_GRADIENT, whole)
+        add_gradient = make_add_gradient(self._functions.add_gradient, with_rows=self.rows.size > 0)
+        parts = self._parts(plain.add_prior_gradient, plain.add_gradient, plain.data)
+        return with_context(add_gradient, ADD_PRIOR_GRADIENT, parts)
+
+    def _parts(
+        self, prior: Any, of_rows: Any, data: tuple[np.ndarray, ...]
+    ) -> PriorAndQuadratic | PriorQuadraticAndRows:
+        """Return the parts of S, or of its gradient, given the kernels of the prior and of rows, and all data."""
+        rows = self.rows
+        if not rows.size:
+            return PriorAndQuadratic(self._quadratic, prior)
+        influential = InfluentialRows(rows_of(data, self.target.n_obs, rows), ALL_ROWS, len(rows), of_rows)
+        return PriorQuadraticAndRows(self._quadratic, prior, influential)
 
     @functools.cached_property
     def _kernels_of_lines(self) -> tuple[Any, Any]:

@@ -246,7 +246,7 @@ def test_the_posterior_is_the_same_at_any_point_of_expansion(model, order):
 
 
 def expansion_with(*, linear=1.0, quadratic=0.5, prior=1.0):
-    """Return `log_prior_and_quadratic` with other factors than 1, 1/2 and 1."""
+    """Return `make_log_density` for no row that is always read, with other factors than 1, 1/2 and 1."""
 
     def log_prior_and_quadratic(theta, parts):
         known = parts.quadratic
@@ -259,7 +259,7 @@ def expansion_with(*, linear=1.0, quadratic=0.5, prior=1.0):
             total += delta[j] * (linear * known.gradient[j] + quadratic * bend)
         return prior * parts.prior(theta) + (known.value[0] + total)
 
-    return log_prior_and_quadratic
+    return lambda plus_value, with_rows: log_prior_and_quadratic
 
 
 def residuals_bent_the_other_way(predict, loglik_eta):
@@ -277,19 +277,19 @@ def residuals_bent_the_other_way(predict, loglik_eta):
 
 
 EXPANSION_BUGS = {
-    "linear part dropped": (surrogate, "log_prior_and_quadratic", expansion_with(linear=0.0), "logistic"),
+    "linear part dropped": (surrogate, "make_log_density", expansion_with(linear=0.0), "logistic"),
     "quadratic part not halved": (
-        surrogate, "log_prior_and_quadratic", expansion_with(quadratic=1.0), "gradient",
+        surrogate, "make_log_density", expansion_with(quadratic=1.0), "gradient",
     ),
     "sign of the second order": (
         linear_expansion, "make_linear_residuals", residuals_bent_the_other_way, "logistic",
     ),
-    "prior counted twice": (surrogate, "log_prior_and_quadratic", expansion_with(prior=2.0), "poisson"),
+    "prior counted twice": (surrogate, "make_log_density", expansion_with(prior=2.0), "poisson"),
 }  # fmt: skip
 
 
 def test_the_expansion_written_out_here_has_no_bug_of_its_own(monkeypatch):
-    monkeypatch.setattr(surrogate, "log_prior_and_quadratic", expansion_with())
+    monkeypatch.setattr(surrogate, "make_log_density", expansion_with())
     assert worst_difference("logistic", any_point("logistic")) < 1e-12
 
 

@@ -13,9 +13,8 @@ from approxmcmc.api import sample
 from approxmcmc.contracts import Component, Proposal, Target
 from approxmcmc.diagnostics.expansion_checks import expansion_checks, laplace_share
 from approxmcmc.errors import IncompatibleError, InvalidInputError, NotFiniteError, SamplingWarning
-from approxmcmc.expansion import quadratic as quadratics
 from approxmcmc.expansion.posterior import Posterior
-from approxmcmc.expansion.quadratic import CenteredQuadratic, add_quadratic_gradient, empty_rows, plus_quadratic
+from approxmcmc.expansion.quadratic import MANY, CenteredQuadratic, empty_rows, functions_of
 from approxmcmc.numerics import Laplace, find_mode, laplace, newton
 from approxmcmc.proposals import Independence, Mixture, PreconditionedCrankNicolson, RandomWalk, SingleSite
 from approxmcmc.samplers import MetropolisHastings
@@ -368,20 +367,19 @@ def test_the_prior_hessian_of_a_hierarchy_is_that_of_its_formula(few, monkeypatc
     np.testing.assert_allclose(found.gradient, slope, atol=1e-8)
 
 
-def test_a_quadratic_by_single_rows_is_that_of_all_rows_in_every_bit(monkeypatch):
+def test_a_quadratic_by_single_rows_is_that_of_all_rows_in_every_bit():
     rng = np.random.default_rng(6)
     half = rng.normal(size=(7, 7))
     quadratic = CenteredQuadratic(rng.normal(size=7), rng.normal(size=1), rng.normal(size=7), half + half.T)
     theta = rng.normal(size=7)
 
-    def value_and_gradient():
+    def value_and_gradient(functions):
         gradient = np.ones(7)
-        add_quadratic_gradient(theta, quadratic, gradient)
-        return [plus_quadratic(0.5, theta, quadratic), *gradient]
+        functions.add_gradient(theta, quadratic, gradient)
+        return [functions.plus_value(0.5, theta, quadratic), *gradient]
 
-    by_rows = value_and_gradient()
-    monkeypatch.setattr(quadratics, "MANY", 7)
-    assert value_and_gradient() == by_rows
+    by_rows = value_and_gradient(functions_of(MANY - 1))
+    assert value_and_gradient(functions_of(MANY)) == by_rows
     away = theta - quadratic.center
     bend = quadratic.hessian @ away
     assert by_rows[0] == pytest.approx(0.5 + quadratic.value[0] + away @ (quadratic.gradient + 0.5 * bend))
