@@ -64,7 +64,7 @@ class Form(NamedTuple):
     """How PyMC models write a family: the name of a distribution, and what its parameters must be, in words.
 
     ``read(graphs, *parameters)`` gets the graphs of the parameters, in the order of PyMC's `dist_params`, and what
-    finds links and products in them (`interop.links.Graphs`). It returns the rows as this family, with the graphs of
+    finds links and products in them (`interop.law.Graphs`). It returns the rows as this family, with the graphs of
     predictor and shape, or None if the parameters have another form.
     """
 

@@ -5,12 +5,17 @@ error of this library: both have a sentence for users. `attempt` is the only pla
 exception is a fault of this library or of PyTensor. The model then runs by a slower plan: a warning and `explain` name
 the fault, and so does the trace, in the attribute ``reading_faults``. If the environment variable `RAISE_VARIABLE` is
 set, as in the tests of this library, the exception is raised instead.
+
+PyTensor and PyMC raise common exceptions, such as `TypeError`, at graphs that they do not support. `refusals` takes
+those for reasons only if a line outside of this package raised them: the same exception from a line of this package
+stays a fault.
 """
 
+import contextlib
 import os
 import pathlib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from approxmcmc.errors import ApproxMCMCError, SamplingWarning, warn
@@ -53,6 +58,26 @@ def attempt[Result](read: Callable[[], Result], faults: list[str]) -> Result | R
     except Exception as error:
         faults.append(fault_of(error))
         return Reason(faults[-1], error)
+
+
+@contextlib.contextmanager
+def refusals(*kinds: type[Exception], reason: Callable[[Exception], Exception]) -> Iterator[None]:
+    """Raise ``reason(error)`` for an exception of these `kinds` that a library or the user's code raised in the block.
+
+    One that a line of this package raised is a fault, and passes unchanged.
+    """
+    try:
+        yield
+    except kinds as error:
+        if is_own(error):
+            raise
+        raise reason(error) from error
+
+
+def is_own(error: Exception) -> bool:
+    """Return whether a line of this package raised an exception, not one of a library or of the user."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return pathlib.Path(frame.f_code.co_filename).is_relative_to(PACKAGE)
 
 
 def fault_of(error: Exception) -> str:

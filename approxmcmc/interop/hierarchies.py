@@ -24,8 +24,7 @@ from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.random.basic import NormalRV
 
 from approxmcmc.interop.densities import initial_point
-from approxmcmc.interop.operations import AXES, INDEXING, name_of, without_axes
-from approxmcmc.interop.walk import evaluate
+from approxmcmc.interop.walk import AXES, INDEXING, evaluate, name_of, without_axes
 
 # With fewer rows the prior may determine an effect more than they do, and z is the better coordinate.
 ROWS_PER_GROUP = 100

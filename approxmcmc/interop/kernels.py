@@ -30,10 +30,12 @@ from approxmcmc.engine.compiler.compile import bind, closure, kept, type_of
 from approxmcmc.engine.terms.batches import LOG_PRIOR, Data, log_terms_type, row_reader
 from approxmcmc.engine.terms.gradients import ADD_PRIOR_GRADIENT, gradient_signature
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.interop.attempts import first_line
+from approxmcmc.interop.attempts import first_line, refusals
 from approxmcmc.interop.graphs import replace_nodes
 from approxmcmc.interop.walk import PYTHON
 
+# What PyTensor and numba raise at operations that they cannot compile.
+NOT_COMPILED = (NumbaError, NotImplementedError, TypeError, AttributeError, AssertionError)
 SHIFT = 10
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6)
 
@@ -52,19 +54,21 @@ def numba_function(inputs: Sequence[Any], outputs: Sequence[Any], example: Seque
     if config.DISABLE_JIT:
         how: dict[str, Any] = {"mode": PYTHON, "on_unused_input": "ignore", "trust_input": True}
         return _in_python(pytensor.function(inputs, compilable(outputs), **how))
-    try:
+    with refusals(*NOT_COMPILED, reason=_not_compiled):
         function = pytensor.function(
             inputs, compilable(outputs), mode="NUMBA", on_unused_input="ignore", trust_input=True
         )
         with _no_advice_on_speed(), compiling():
             function(*example)
-    except (NumbaError, NotImplementedError, TypeError, AttributeError, AssertionError) as error:
-        reason = f"{type(error).__name__}: {first_line(error)}"
-        raise IncompatibleError(
-            f"from_pymc: PyTensor cannot compile the model's terms ({reason}); sample the model by NUTS, amc.NUTS()"
-        ) from error
     count_kernel()
     return function.vm.jit_fn
+
+
+def _not_compiled(error: Exception) -> IncompatibleError:
+    reason = f"{type(error).__name__}: {first_line(error)}"
+    return IncompatibleError(
+        f"from_pymc: PyTensor cannot compile the model's terms ({reason}); sample the model by NUTS, amc.NUTS()"
+    )
 
 
 def _in_python(function: Any) -> Callable[..., tuple[Any, ...]]:

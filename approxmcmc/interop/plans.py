@@ -36,7 +36,7 @@ from approxmcmc.families import FORMS
 from approxmcmc.interop.attempts import NotPossibleError, Reason
 from approxmcmc.interop.graphs import GRADIENT
 from approxmcmc.interop.groups.candidates import ModelOfGroups
-from approxmcmc.interop.groups.find import integrated, nuts_moves
+from approxmcmc.interop.groups.target import integrated, nuts_moves
 from approxmcmc.interop.law import distribution_of
 from approxmcmc.interop.linear_predictor import structured_target
 from approxmcmc.interop.model import ModelOfPyMC
@@ -227,11 +227,12 @@ class Answer(NamedTuple):
 
 
 class PlanTable(NamedTuple):
-    """The plans for a model: an answer for each, the plan that `sample` takes, and its target."""
+    """The plans for a model: an answer for each, the plan that `sample` takes, its target, and faults of reading."""
 
     answers: list[Answer]
     taken: ReadingPlan
     target: Target
+    faults: list[str]
 
 
 def plan_table(model: Any, row_dim: str | None = None) -> PlanTable:
@@ -252,7 +253,7 @@ def plan_table(model: Any, row_dim: str | None = None) -> PlanTable:
         is_tried = plan is not INTEGRATE_GROUPS or seconds <= price(taken, description)
         why_not = plan.why_not(description) if is_tried else None
         answers.append(Answer(plan, why_not, seconds, plan is taken, is_tried))
-    return PlanTable(answers, taken, target)
+    return PlanTable(answers, taken, target, description.faults)
 
 
 @speaking("from_pymc")

@@ -230,7 +230,9 @@ def explain(model: Any, row_dim: str | None = None) -> str:
         raise InvalidInputError(f"explain: model must be a model of PyMC or Bambi, or a target, found {model!r}")
     table = plan_table(model, row_dim)
     lines = [f"- {answer.plan.name}: {answer}" for answer in table.answers]
-    return "\n".join([_found(table.target), "plans, with the counted seconds of a run:", *lines])
+    # A plan may fit although one of its attempts ended in a fault.
+    others = [f"- {fault}" for fault in table.faults if not any(fault in line for line in lines)]
+    return "\n".join([_found(table.target), "plans, with the counted seconds of a run:", *lines, *others])
 
 
 def _found(target: Any) -> str:

@@ -7,7 +7,6 @@ Workers of a cluster get the graph of the terms: code compiled by PyTensor is no
 cached on disk, so each worker compiles the graph once, for all parts of the rows that it holds.
 """
 
-import contextlib
 import copy
 import functools
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +26,7 @@ from approxmcmc.contracts import (
 from approxmcmc.contracts.speaker import speaking
 from approxmcmc.contracts.variables import Variables
 from approxmcmc.errors import IncompatibleError, InvalidInputError
-from approxmcmc.interop.attempts import first_line
+from approxmcmc.interop.attempts import first_line, refusals
 from approxmcmc.interop.comparison import ROUNDING, compare
 from approxmcmc.interop.graphs import merge_branches, simplify, work_of_a_row
 from approxmcmc.interop.kernels import (
@@ -145,7 +144,7 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
 
     def _terms_of(self, theta: np.ndarray, rows: Any) -> np.ndarray:
         """Return the terms of the model's own rows at the indices, or in the slice, `rows`."""
-        with self._on_rows_alone():
+        with refusals(*ON_SOME_ROWS, reason=self._not_alone):
             return np.asarray(self._by_python(theta, *(array[rows] for array in self.source.rows.own)))
 
     @functools.cached_property
@@ -154,19 +153,15 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         inputs = [self._theta, *self.source.rows.inputs]
         return in_python(inputs, self._graph.terms)
 
-    @contextlib.contextmanager
-    def _on_rows_alone(self) -> Iterator[None]:
-        try:
-            yield
-        except ON_SOME_ROWS as error:
-            rows = self.source.rows
-            raise IncompatibleError(
-                f"from_pymc: the likelihood of {rows.name!r} cannot be evaluated on some of its {rows.n_rows} rows "
-                f"alone. The usual reason is an array of that length made inside the model (pt.zeros({rows.n_rows})), "
-                "or one whose length is fixed: give arrays as pm.Data, or let them broadcast; or a variable with an "
-                "entry for each row, under a dim that is not that of the rows. "
-                f"PyTensor says: {first_line(error)}"
-            ) from error
+    def _not_alone(self, error: Exception) -> IncompatibleError:
+        rows = self.source.rows
+        return IncompatibleError(
+            f"from_pymc: the likelihood of {rows.name!r} cannot be evaluated on some of its {rows.n_rows} rows "
+            f"alone. The usual reason is an array of that length made inside the model (pt.zeros({rows.n_rows})), "
+            "or one whose length is fixed: give arrays as pm.Data, or let them broadcast; or a variable with an "
+            "entry for each row, under a dim that is not that of the rows. "
+            f"PyTensor says: {first_line(error)}"
+        )
 
     def _check_rows(self) -> None:
         """Compare the terms, read in random groups, with the full log-likelihood."""
@@ -198,17 +193,18 @@ class PyMCTarget(MadeOfRows, TargetOfPyMC, Target, DifferentiableTarget, Twinned
         for point, theta in enumerate(self._points(np.random.default_rng(0))):
             for lo in range(0, self.n_obs, ROWS_AT_ONCE):
                 here = slice(lo, lo + ROWS_AT_ONCE)
-                try:
+                with refusals(IndexError, ValueError, reason=functools.partial(self._not_evaluated, here)):
                     terms = np.asarray(self._by_python(theta, *(array[here] for array in self.data)))
-                except (IndexError, ValueError) as error:
-                    raise InvalidInputError(
-                        f"from_pymc: the terms of rows {lo} to {min(here.stop, self.n_obs) - 1} of data cannot be "
-                        f"evaluated; perhaps a code is beyond the categories of the model: {first_line(error)}"
-                    ) from error
                 undefined[here] |= np.isnan(terms) & (point == 0)
                 impossible[here] &= terms == -np.inf
         self._refuse_rows(undefined, "has the log-likelihood NaN at the initial point")
         self._refuse_rows(impossible, IMPOSSIBLE)
+
+    def _not_evaluated(self, rows: slice, error: Exception) -> InvalidInputError:
+        return InvalidInputError(
+            f"from_pymc: the terms of rows {rows.start} to {min(rows.stop, self.n_obs) - 1} of data cannot be "
+            f"evaluated; perhaps a code is beyond the categories of the model: {first_line(error)}"
+        )
 
     def _why_coupled(self) -> str:
         """Return the sentence on rows whose terms differ from the model's, or depend on which rows are evaluated."""

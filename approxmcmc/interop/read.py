@@ -16,9 +16,8 @@ from approxmcmc.interop.attempts import Reason, attempt
 from approxmcmc.interop.densities import initial_point, log_densities, log_density, simplified_densities
 from approxmcmc.interop.graphs import operations_of_a_row
 from approxmcmc.interop.model_hash import UNREADABLE, model_hash
-from approxmcmc.interop.operations import MULTIPLYING, name_of
 from approxmcmc.interop.summed.model import SummedModel
-from approxmcmc.interop.walk import evaluate, is_shared, leaves, value_of
+from approxmcmc.interop.walk import MULTIPLYING, evaluate, is_shared, leaves, name_of, value_of
 
 # An operation with a branch (switch, clip) is not vectorised, and takes nutpie some 25 ns, as long as 100 simple ones.
 OPERATIONS_OF_A_BRANCH = 100.0

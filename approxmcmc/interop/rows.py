@@ -24,11 +24,10 @@ from pytensor.tensor.shape import Reshape
 
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.families import BINOMIAL, LOGIT, Family
-from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt, first_line
+from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt, first_line, refusals
 from approxmcmc.interop.densities import initial_point, log_densities, simplified_densities
 from approxmcmc.interop.graphs import apply_node, is_signed, rebuild, sum_trailing
-from approxmcmc.interop.law import Weighted, law_name, law_of_rows, without_weights
-from approxmcmc.interop.links import LawOfRows, Product
+from approxmcmc.interop.law import LawOfRows, Product, Weighted, law_name, law_of_rows, without_weights
 from approxmcmc.interop.walk import evaluate, is_shared, leaves, value_of
 
 Shapes = Sequence[tuple[int, ...]]
@@ -314,20 +313,22 @@ class Rows:
 
     def _terms_of(self, variable: Any, value: Any, parameters: list[Any]) -> Any:
         node = variable.owner
-        try:
+
+        def why(error: Exception) -> IncompatibleError:
+            return IncompatibleError(
+                f"from_pymc: PyMC cannot write the log density of some rows of the {law_name(variable)} variable "
+                f"{variable.name!r} alone: a time series has no such density, nor has a mixture with a truncated part, "
+                "such as a hurdle of counts. Such a model needs all data at every step: sample it by NUTS, "
+                f"amc.sample(model). PyTensor says: {first_line(error)}"
+            )
+
+        with refusals(TypeError, ValueError, NotImplementedError, AttributeError, reason=why):
             if isinstance(node.op, CustomSymbolicDistRV) and not node.op.inline_logprob:
                 # The operation for another number of rows would have the density of its draws, not that of the user.
                 terms = _logprob(node.op, [value], *parameters)
             else:
                 outputs = apply_node(node, parameters)
                 terms = pm.logp(outputs[node.outputs.index(variable)], value)
-        except (TypeError, ValueError, NotImplementedError, AttributeError) as error:
-            raise IncompatibleError(
-                f"from_pymc: PyMC cannot write the log density of some rows of the {law_name(variable)} variable "
-                f"{variable.name!r} alone: a time series has no such density, nor has a mixture with a truncated part, "
-                "such as a hurdle of counts. Such a model needs all data at every step: sample it by NUTS, "
-                f"amc.sample(model). PyTensor says: {first_line(error)}"
-            ) from error
         [terms] = rebuild([terms], self._rows_in(terms))
         if terms.ndim == 0:
             raise IncompatibleError(

@@ -12,8 +12,7 @@ from pytensor.raise_op import CheckAndRaise
 from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.densities import initial_point
 from approxmcmc.interop.model_hash import is_trusted
-from approxmcmc.interop.operations import SHAPES, name_of
-from approxmcmc.interop.walk import arrays_at, evaluate, interpret, nodes_of, perform
+from approxmcmc.interop.walk import SHAPES, arrays_at, evaluate, interpret, name_of, nodes_of, perform
 
 # Reading a model makes thousands of variables; stack traces of their creation would take a third of a second.
 NO_TRACES = config.change_flags(traceback__limit=0)

@@ -1,10 +1,14 @@
-"""One walk over the values of a PyTensor graph, for every question that readers ask of it.
+"""Graphs of PyTensor: what operations do with entries, and one walk over values for every question of readers.
+
+Operations are named, because not every supported version of PyTensor has all of them. For a `Blockwise` the name is
+that of its core operation.
 
 Readers ask which array a variable holds at a point, to which group each of its entries belongs, whether it is affine in
 theta, which polynomial of the parameters it is, and by which graph it is replaced. Each of these interprets the graph
 (abstract interpretation; Cousot and Cousot 1977): a kind of value for variables, some variables whose values
 are given, and a rule that returns the values of a node's results from those of its inputs. `interpret` is the only loop
-over nodes; the rules are with the questions (`affine.kinds`, `groups.labels`, `groups.forms`, `graphs.rebuild`).
+over nodes; the rules are with the questions (`predictors.kinds`, `groups.labels`, `groups.predictor`,
+`graphs.rebuild`).
 
 Here are the rules for arrays: they are computed in Python, without compiling.
 
@@ -23,10 +27,66 @@ import pytensor
 from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.traversal import ancestors, toposort
+from pytensor.scalar.basic import Add
+from pytensor.tensor.elemwise import CAReduce
 from pytensor.tensor.variable import TensorConstant
 
+# Add, drop or order axes; the first is one of length 1.
+AXES = frozenset({"ExpandDims", "Squeeze", "DimShuffle"})
+INDEXING_BY_ARRAYS = frozenset({"AdvancedSubtensor", "AdvancedSubtensor1"})
+INDEXING = frozenset({"Subtensor", *INDEXING_BY_ARRAYS})
+# The result holds entries of the first input; the other inputs say which, and where they go.
+MOVING = frozenset(
+    {
+        *AXES,
+        *INDEXING,
+        "Alloc",
+        "Reshape",
+        "ScalarFromTensor",
+        "SpecifyShape",
+        "TensorFromScalar",
+        "ViewOp",
+    }
+)
+SPLITTING = frozenset({"Split"})  # like `MOVING`, with several results
+# The result holds entries of several inputs, or sums of them. "SetSubtensor" is `name_of` both ways to assign.
+STACKING = frozenset({"Join", "MakeVector", "SetSubtensor"})
+ADDING_TO_ENTRIES = frozenset({"IncSubtensor", "AdvancedIncSubtensor", "AdvancedIncSubtensor1"})
+MULTIPLYING = frozenset({"Dot", "BatchedDot", "MatMul"})
+SHAPES = frozenset({"Shape", "Shape_i"})  # depend on no entry
 # Functions that are called only a few times are not compiled.
 PYTHON = Mode(linker="py", optimizer="fast_compile")
+
+
+def name_of(node: Any) -> str:
+    """Return the name of a node's operation; "SetSubtensor" if it assigns entries."""
+    if getattr(node.op, "set_instead_of_inc", False):
+        return "SetSubtensor"
+    return type(getattr(node.op, "core_op", node.op)).__name__
+
+
+def is_sum(node: Any) -> bool:
+    """Return whether a node adds up entries."""
+    return isinstance(node.op, CAReduce) and isinstance(node.op.scalar_op, Add)
+
+
+def data_inputs(node: Any) -> slice | None:
+    """Return the inputs of a node that supply entries of its results; None if its results hold other numbers, too."""
+    name = name_of(node)
+    if name in MOVING or name in SPLITTING:
+        return slice(0, 1)
+    if name == "Join":  # of older versions of PyTensor: the first input is the axis
+        return slice(0 if hasattr(node.op, "axis") else 1, None)
+    if name == "SetSubtensor":
+        return slice(0, 2)
+    return slice(0, None) if name == "MakeVector" else None
+
+
+def without_axes(graph: Any) -> Any:
+    """Return a graph without the axes that were added to it, dropped from it, or put into another order."""
+    while graph.owner is not None and name_of(graph.owner) in AXES:
+        graph = graph.owner.inputs[0]
+    return graph
 
 
 def interpret[Value](

@@ -7,8 +7,7 @@ import numpy as np
 
 import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
-from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
-from approxmcmc.interop.groups.target import IntegratedOfPyMC
+from approxmcmc.interop.groups.target import IntegratedOfPyMC, QuadratureGroupsOfPyMC
 from tests.random_models import oracles
 from tests.random_models.models import RandomModel
 

@@ -15,9 +15,8 @@ from pytensor.tensor.elemwise import CAReduce, Elemwise
 from pytensor.tensor.random.op import RandomVariable
 
 from approxmcmc.interop.graphs import is_signed
-from approxmcmc.interop.operations import INDEXING_BY_ARRAYS, MULTIPLYING, SHAPES, data_inputs, name_of
 from approxmcmc.interop.values import ValuesOfGraph, compute
-from approxmcmc.interop.walk import interpret
+from approxmcmc.interop.walk import INDEXING_BY_ARRAYS, MULTIPLYING, SHAPES, data_inputs, interpret, name_of
 
 FREE = -1
 MIXED = -2

@@ -6,7 +6,7 @@ import pytest
 
 from approxmcmc.interop import walk
 from approxmcmc.interop.groups import effects
-from approxmcmc.interop.groups.find import integrated
+from approxmcmc.interop.groups.target import integrated
 from tests.unit.interop.test_groups_of_pymc import G, hierarchy
 
 pytestmark = pytest.mark.needs_jit  # the prior is compiled by PyTensor's numba backend

@@ -17,7 +17,7 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups import quadrature
-from approxmcmc.interop.groups.find import integrated
+from approxmcmc.interop.groups.target import integrated
 from approxmcmc.interop.plans import INTEGRATE_GROUPS
 from approxmcmc.interop.read import ModelDescription, Request
 from approxmcmc.interop.walk import PYTHON

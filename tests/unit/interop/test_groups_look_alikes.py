@@ -12,8 +12,8 @@ import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups import labels
-from approxmcmc.interop.groups.find import integrated
 from approxmcmc.interop.groups.labels import FREE, MIXED
+from approxmcmc.interop.groups.target import integrated
 
 N, G = 60, 6
 rng = np.random.default_rng(0)

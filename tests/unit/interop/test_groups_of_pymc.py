@@ -14,8 +14,7 @@ from approxmcmc.diagnostics.latents import refuse_folder, with_folder, with_late
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.errors import InvalidInputError
-from approxmcmc.interop.groups.find import integrated
-from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
+from approxmcmc.interop.groups.target import NormalGroupsOfPyMC, integrated
 from approxmcmc.interop.read import checked_latents
 from approxmcmc.interop.walk import PYTHON
 

@@ -10,8 +10,8 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.engine.terms.batches import full_terms
 from approxmcmc.interop.law import law_of_observed
+from approxmcmc.interop.linear_predictor import normal_design
 from approxmcmc.interop.model import ModelOfPyMC
-from approxmcmc.interop.normal_law import normal_design
 from approxmcmc.interop.predictors import find_predictors
 from approxmcmc.targets import LinearRegression, compressed
 from approxmcmc.targets.predictors.design import Design

@@ -10,14 +10,13 @@ from pytensor.scalar.math import TriGamma
 from pytensor.tensor.basic import Split
 from scipy.special import gammaln, polygamma
 
-from approxmcmc.interop.affine import AFFINE, CONSTANT, OTHER, Ratio, kinds
 from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.graph_likelihood import GraphLikelihood
 from approxmcmc.interop.graphs import rebuild
 from approxmcmc.interop.kernels import compilable
 from approxmcmc.interop.linear_predictor import rows_of_family, structured_target
 from approxmcmc.interop.model import ModelOfPyMC
-from approxmcmc.interop.predictors import find_predictors
+from approxmcmc.interop.predictors import AFFINE, CONSTANT, OTHER, Ratio, find_predictors, kinds
 from approxmcmc.targets.predictors.family import FamilyLikelihood
 
 N, GROUPS = 40, 5

@@ -1,5 +1,6 @@
 """The reasons why effects stay parameters: each is true and names the variable; and faults are visible."""
 
+import re
 import warnings
 
 import numpy as np
@@ -12,11 +13,12 @@ from scipy.integrate import quad
 import approxmcmc as amc
 from approxmcmc.errors import IncompatibleError, SamplingWarning
 from approxmcmc.families import BINOMIAL, POISSON, Stack
-from approxmcmc.interop import plans
+from approxmcmc.interop import plans, predictors, pymc_target, rows
 from approxmcmc.interop.attempts import RAISE_VARIABLE, NotPossibleError
 from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed, over_draws
-from approxmcmc.interop.groups.find import integrated
+from approxmcmc.interop.groups.target import integrated
 from approxmcmc.interop.walk import PYTHON
+from tests import pymc_zoo as zoo
 
 N, G = 60, 6
 _rng = np.random.default_rng(2)
@@ -126,6 +128,53 @@ def test_a_fault_is_raised_in_tests_and_elsewhere_recorded(monkeypatch):
     assert target.setup_attrs["reading_faults"].count("planted") == 2
     with pytest.warns(SamplingWarning):
         assert "which is a fault of approxmcmc" in amc.explain(model)
+
+
+# A plan, and a model for which it is asked.
+PLANTED_IN_PLANS = [
+    (plans.SUM_OUT, zoo.discrete_parameter),
+    (plans.INTEGRATE_GROUPS, zoo.normal_hierarchy),
+    (plans.LINEAR_PREDICTORS, zoo.poisson),
+    (plans.COMPILED_ROWS, zoo.mixture),
+]
+# A function that is called where exceptions of PyTensor are reasons, and a model that it reads.
+PLANTED_IN_BLOCKS = [
+    (predictors, "arrays_at", zoo.poisson),
+    (rows, "apply_node", zoo.poisson),
+    (pymc_target, "in_python", zoo.mixture),
+]
+
+
+def first_and_thorough(cases):
+    first, *others = cases
+    return [first, *(pytest.param(*case, marks=pytest.mark.thorough) for case in others)]
+
+
+def is_recorded(model, text):
+    """Return whether the trace's attributes, a warning and `explain` name a planted fault."""
+    with pytest.warns(SamplingWarning, match=text):
+        target = plans.target_of(model)
+    with pytest.warns(SamplingWarning, match=text):
+        assert re.search(text, amc.explain(model))
+    return re.search(text, target.setup_attrs["reading_faults"]) is not None
+
+
+@pytest.mark.parametrize(("plan", "model"), first_and_thorough(PLANTED_IN_PLANS))
+def test_a_fault_of_each_plan_is_recorded(plan, model, monkeypatch):
+    def fail(*given):
+        raise TypeError("planted")
+
+    monkeypatch.delenv(RAISE_VARIABLE)
+    monkeypatch.setattr(type(plan), "read", fail)
+    assert is_recorded(zoo.build(model), "TypeError.*planted")
+
+
+@pytest.mark.parametrize(("module", "name", "model"), first_and_thorough(PLANTED_IN_BLOCKS))
+def test_an_exception_of_our_own_is_a_fault_where_one_of_pytensor_is_a_reason(module, name, model, monkeypatch):
+    """Planted: a function that takes no arguments, so a line of this library raises a TypeError when it calls it."""
+    monkeypatch.delenv(RAISE_VARIABLE)
+    monkeypatch.setattr(module, name, lambda: None)
+    assert is_recorded(zoo.build(model), r"TypeError.*takes 0 positional arguments")
 
 
 def test_a_model_without_observed_variable_is_not_a_fault(monkeypatch):

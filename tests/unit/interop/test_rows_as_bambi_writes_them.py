@@ -22,8 +22,7 @@ from approxmcmc.interop.any_model import without_formula
 from approxmcmc.interop.attempts import NotPossibleError
 from approxmcmc.interop.groups import normal, quadrature
 from approxmcmc.interop.groups.candidates import ModelOfGroups
-from approxmcmc.interop.groups.find import integrated
-from approxmcmc.interop.groups.quadrature import QuadratureGroupsOfPyMC
+from approxmcmc.interop.groups.target import QuadratureGroupsOfPyMC, integrated
 from approxmcmc.interop.linear_predictor import PredictorsOfPyMC
 from approxmcmc.interop.walk import PYTHON
 

@@ -12,8 +12,7 @@ import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import full_gradient
 from approxmcmc.interop import rows
 from approxmcmc.interop.attempts import NotPossibleError
-from approxmcmc.interop.groups.find import integrated
-from approxmcmc.interop.groups.normal import NormalGroupsOfPyMC
+from approxmcmc.interop.groups.target import NormalGroupsOfPyMC, integrated
 
 pytestmark = pytest.mark.needs_jit  # PyTensor's numba backend cannot do without the compiler
 
