@@ -158,12 +158,12 @@ class TargetOfPyMC:
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
         """The observed data, under the variables' names."""
-        return (self.summed or self.source).observed_data
+        return self.source.observed_data
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
         """The model's data containers without the observed ones, as in `pm.sample`."""
-        return (self.summed or self.source).constant_data
+        return self.source.constant_data
 
     @property
     def written_work(self) -> WrittenWork:

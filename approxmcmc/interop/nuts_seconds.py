@@ -11,6 +11,7 @@ Nothing here needs PyMC, so that runs without a PyMC model do not import it.
 
 from approxmcmc.contracts import WrittenWork
 
+LEAPFROGS = 4.0  # times d^(1/4), in trajectories of a nearly normal law
 # Seconds in which nutpie compiles a model: 5 to 8 without products of matrices, 12 to 13 with, and 42 with a Cholesky
 # factor.
 COMPILE = 7.0
@@ -25,7 +26,7 @@ LEAST = 7e-6  # seconds of a gradient besides those of its operations
 
 def seconds_of_trajectory(work: WrittenWork) -> float:
     """Return the seconds of a trajectory of NUTS, which makes one draw."""
-    return float(4.0 * work.dim**0.25 * work.longer * (LEAST + work.operations * OPERATION))
+    return float(LEAPFROGS * work.dim**0.25 * work.longer * (LEAST + work.operations * OPERATION))
 
 
 def seconds_to_compile(work: WrittenWork) -> float:

@@ -172,7 +172,7 @@ class WholeChains(ReadingPlan):
         """Return the target without terms, which says why it has none."""
         rows = COMPILED_ROWS.outcome(description)
         why = rows.sentence if isinstance(rows, Reason) else "NUTS is asked for"
-        return WholeModel(description.given, why, description.faults)
+        return WholeModel(description, why)
 
     def seconds(self, description: ModelDescription) -> float:
         """Return the seconds of trajectories; without limit for PyMC's discrete steps, which are not counted."""

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pymc as pm
+from pymc.backends.arviz import find_constants, find_observations
 from pytensor.graph.traversal import toposort
 
 from approxmcmc.contracts import WrittenWork, as_labels, content_hash
@@ -67,15 +68,18 @@ class ReadModel:
 
     @property
     def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The observed data, under the names of their variables."""
-        model = self.model
-        return {rv.name: np.asarray(evaluate(model.rvs_to_values[rv])) for rv in model.observed_RVs}
+        """The observed data, under the names of their variables, as `pm.sample` stores them; missing values are NaN."""
+        return _arrays(find_observations(self._with_discrete))
 
     @property
     def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The model's data containers without the observed ones, as in `pm.sample`."""
-        observed = {self.model.rvs_to_values[variable] for variable in self.model.observed_RVs}
-        return {data.name: np.asarray(evaluate(data)) for data in self.model.data_vars if data not in observed}
+        """The model's data containers, as `pm.sample` stores them: without those that are only observed."""
+        return _arrays(find_constants(self._with_discrete))
+
+    @property
+    def _with_discrete(self) -> Any:
+        """The model that is read, or the user's model if its discrete variables were summed out."""
+        return self.model.given if isinstance(self.model, SummedModel) else self.model
 
     @functools.cached_property
     def work(self) -> WrittenWork:
@@ -96,6 +100,14 @@ class ReadModel:
         dims = self.model.named_vars_to_dims.get(variable.name)
         labels = self.model.coords.get(dims[axis]) if dims else None
         return None if labels is None else as_labels(labels)
+
+
+def _arrays(data: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Return data as arrays; missing values become NaN."""
+    return {
+        str(name): np.ma.filled(values.astype(float), np.nan) if np.ma.isMaskedArray(values) else np.asarray(values)
+        for name, values in data.items()
+    }
 
 
 class Request(NamedTuple):

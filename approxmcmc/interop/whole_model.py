@@ -1,9 +1,7 @@
 """PyMC models with a likelihood that cannot be read row by row: targets only for samplers of whole models."""
 
 import functools
-import uuid
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -11,7 +9,8 @@ import numpy as np
 from approxmcmc.contracts import Target, TwinnedTarget, Variables, content_hash
 from approxmcmc.engine.messages import first_clause
 from approxmcmc.errors import IncompatibleError
-from approxmcmc.interop.model_hash import UNREADABLE, model_hash
+from approxmcmc.interop.model_hash import model_hash
+from approxmcmc.interop.read import ReadModel
 from approxmcmc.interop.returned import ReturnedByModel
 from approxmcmc.interop.summed.draws import SummedOut
 from approxmcmc.interop.summed.model import SummedModel
@@ -25,11 +24,9 @@ class WholeModel(TwinnedTarget, Target):
     Parameters
     ----------
     model
-        A ``pm.Model``.
+        A ``pm.Model``, or the `ReadModel` of one, which may have faults (see `attempts`) for the trace's attributes.
     reason
         Why there are no terms.
-    faults
-        Faults that stopped the reading of the model (see `attempts`), for the trace's attributes.
 
     Raises
     ------
@@ -45,12 +42,13 @@ class WholeModel(TwinnedTarget, Target):
     WholeModel(x; the model has no observed variable)
     """
 
-    def __init__(self, model: Any, reason: str, faults: Sequence[str] = ()) -> None:
+    def __init__(self, model: Any, reason: str) -> None:
+        self.source = ReadModel(model)
+        model = self.source.model
         if not model.free_RVs:
             raise IncompatibleError(f"sample: {reason}")
         self.model = model
         self.why_no_terms = reason
-        self.faults = list(faults)
         shapes = model.eval_rv_shapes()
         names = [variable.name for variable in model.free_RVs]
         self.variables = Variables(
@@ -73,22 +71,18 @@ class WholeModel(TwinnedTarget, Target):
     @property
     def setup_attrs(self) -> Mapping[str, Any]:
         """What was summed out, and the faults that stopped the reading of the model, for the trace's attributes."""
-        read = {"reading_faults": "; ".join(self.faults)} if self.faults else {}
-        return read if self.summed is None else {**read, "integrated": self.summed.sentence}
+        summed = {} if self.summed is None else {"integrated": self.summed.sentence}
+        return {**self.source.fault_attrs, **summed}
 
     @functools.cached_property
     def observed_data(self) -> Mapping[str, np.ndarray]:  # type: ignore[override]  # a property, too
         """The observed data, under the variables' names, as `pm.sample` stores them."""
-        from pymc.backends.arviz import find_observations
-
-        return _arrays(find_observations(self.model if self.summed is None else self.model.given))
+        return self.source.observed_data
 
     @functools.cached_property
     def constant_data(self) -> Mapping[str, np.ndarray]:  # type: ignore[override]  # a property, too
         """The model's data containers, as `pm.sample` stores them."""
-        from pymc.backends.arviz import find_constants
-
-        return _arrays(find_constants(self.model))
+        return self.source.constant_data
 
     def to_pymc(self) -> Any:
         """Return the model itself."""
@@ -96,11 +90,7 @@ class WholeModel(TwinnedTarget, Target):
 
     def content_hash(self) -> str:
         """Return a hash of model and data; unique if the model has operations that cannot be read."""
-        return content_hash("WholeModel", model_hash(self.model) or self._unreadable)
-
-    @functools.cached_property
-    def _unreadable(self) -> str:
-        return f"{UNREADABLE} {uuid.uuid4()}"
+        return content_hash("WholeModel", model_hash(self.model) or self.source.hash)
 
     def initial_point(self) -> NoReturn:
         """Raise: only samplers that read terms need a flat theta."""
@@ -116,13 +106,3 @@ class WholeModel(TwinnedTarget, Target):
     def __repr__(self) -> str:
         """Show the free variables, and why there are no terms."""
         return f"{type(self).__name__}({', '.join(self.variables.shapes)}; {first_clause(self.why_no_terms)})"
-
-
-def _arrays(found: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Return data as arrays; missing values become NaN."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return {
-            str(name): np.ma.filled(values.astype(float), np.nan) if np.ma.isMaskedArray(values) else np.asarray(values)
-            for name, values in found.items()
-        }

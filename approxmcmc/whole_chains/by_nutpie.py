@@ -24,7 +24,7 @@ import xarray as xr
 from approxmcmc.engine.extras import extra
 from approxmcmc.engine.limit_clock import limit_clock
 from approxmcmc.engine.messages import tell
-from approxmcmc.whole_chains.raw import RECORDS, NUTSJob, RawDraws, mean_leapfrogs, records_of
+from approxmcmc.whole_chains.nuts_draws import RECORDS, NUTSJob, RawDraws, mean_leapfrogs, records_of
 from approxmcmc.whole_chains.starts import flat, mirrored_starts
 
 POLL = 0.002  # seconds between two looks at the chains

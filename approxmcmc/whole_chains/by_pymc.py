@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from approxmcmc.engine.limit_clock import limit_clock
-from approxmcmc.whole_chains.raw import NUTSJob, RawDraws, mean_leapfrogs, records_of
+from approxmcmc.whole_chains.nuts_draws import NUTSJob, RawDraws, mean_leapfrogs, records_of
 from approxmcmc.whole_chains.starts import constrained, mirrored_starts
 
 CLOCK = "each draw timed"

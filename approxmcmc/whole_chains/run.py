@@ -1,5 +1,7 @@
 """A run of NUTS on a target: its model, its starting points, its goals, and the records of its draws."""
 
+import contextlib
+import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,17 +12,17 @@ from approxmcmc.contracts import NamedDraws, Target, Variables, WholeRun, pymc_m
 from approxmcmc.engine.compiler.identity import known_content
 from approxmcmc.engine.messages import tell
 from approxmcmc.errors import IncompatibleError, InvalidInputError, SamplingError
+from approxmcmc.interop.nuts_seconds import LEAPFROGS
 from approxmcmc.sampling.assembly import as_points
 from approxmcmc.sampling.goals import Goal
 from approxmcmc.sampling.progress import progress, stage
 from approxmcmc.whole_chains import by_nutpie, by_pymc
-from approxmcmc.whole_chains.raw import NUTSJob, RawDraws
-from approxmcmc.whole_chains.records import named_draws, why_no_start
+from approxmcmc.whole_chains.nuts_draws import NUTSJob, RawDraws, named_draws
 
-LEAPFROGS = 4.0  # times d^(1/4), in trajectories of a nearly normal law: the expected cost, see `interop.nuts_seconds`
 KEPT = 3  # compiled models in the cache: a study or a notebook uses one model repeatedly
 MOST = 2**31  # draws of a chain that runs until `more` returns 0
 _compiled: dict[Any, by_nutpie.NutpieModel] = {}
+SHOWN = 1500  # most characters of the output of `model.debug` in a message
 
 
 def draw_chains(
@@ -169,3 +171,32 @@ def _starts(asked: WholeRun, target: Any, model: Any) -> list[Mapping[str, Any]]
         initvals = np.array([initvals.draw(np.random.default_rng(seed)) for seed in asked.seeds])
     named_points = target.variables.unpack(as_points(initvals, target.variables, chains))
     return [{name: value[k] for name, value in named_points.items() if name in free} for k in range(chains)]
+
+
+def why_no_start(model: Any, error: Exception) -> str:
+    """Return PyMC's diagnosis of a model from which no chain could start, and what to do.
+
+    The log density of each variable at the model's initial point comes from ``model.point_logps``; where one of them is
+    not finite, ``model.debug`` shows its parameters there.
+    """
+    said = str(error).strip().partition("\n")[0]
+    try:
+        point = model.initial_point()
+        logps = model.point_logps(point)
+    except Exception as problem:  # of any kind, from the user's operations
+        return f"NUTS cannot start: {said}. The model's initial point cannot be evaluated: {problem}"
+    wrong = [name for name, value in logps.items() if not np.isfinite(value)]
+    table = ", ".join(f"{name} {value}" for name, value in logps.items())
+    if not wrong:
+        return (
+            f"NUTS cannot start: {said}. At the model's initial point all log densities are finite ({table}), so look "
+            "at its gradient and at points near it: model.debug(fn='dlogp'); or give initvals inside the support"
+        )
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text), contextlib.suppress(Exception):  # optional, and may fail too
+        model.debug(point)
+    return (
+        f"NUTS cannot start: {said}. The log density of {', '.join(wrong)} is not finite at the model's initial point: "
+        f"{table}. Correct the data or the prior of {wrong[0]}, or give initvals inside the support. PyMC's "
+        f"model.debug() says:\n{text.getvalue().strip()[:SHOWN]}"
+    )

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pymc.backends.arviz import find_constants, find_observations
 from pytensor.graph.replace import vectorize_graph
 
 from approxmcmc.contracts import LatentTarget, Variables, as_labels
@@ -146,13 +145,3 @@ class SummedOut(LatentTarget):
         many = [pt.tensor(dtype=each.dtype, shape=(None, *each.type.shape)) for each in inputs]
         batched = vectorize_graph(list(graphs), dict(zip(inputs, many, strict=True)))
         return in_python(many, batched)
-
-    @property
-    def observed_data(self) -> Mapping[str, np.ndarray]:
-        """The observed data, under the names of the user's model."""
-        return {name: np.asarray(values) for name, values in find_observations(self.model.given).items()}
-
-    @property
-    def constant_data(self) -> Mapping[str, np.ndarray]:
-        """The data containers of the user's model without the observed ones."""
-        return {name: np.asarray(values) for name, values in find_constants(self.model.given).items()}

@@ -18,8 +18,8 @@ from approxmcmc.interop.any_model import as_target
 from approxmcmc.interop.whole_model import WholeModel
 from approxmcmc.sampling.goals import FixedDraws, ThinnedDraws
 from approxmcmc.whole_chains import by_nutpie, by_pymc, run, settings
-from approxmcmc.whole_chains.raw import NUTSJob, RawDraws
-from approxmcmc.whole_chains.records import thinned, why_no_start
+from approxmcmc.whole_chains.nuts_draws import NUTSJob, RawDraws, thinned
+from approxmcmc.whole_chains.run import why_no_start
 from approxmcmc.whole_chains.starts import constrained, flat, mirrored_starts
 from tests import pymc_zoo as zoo
 
