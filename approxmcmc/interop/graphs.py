@@ -20,7 +20,7 @@ from pytensor.tensor.variable import TensorConstant
 
 from approxmcmc.contracts import TermWork
 from approxmcmc.engine.compiler.operations import SLOW, TRANSCENDENTAL
-from approxmcmc.interop.walk import interpret
+from approxmcmc.interop.walk import interpret, is_shared, leaves, value_of
 
 GRADIENT = 3.0  # times the operations of a graph, for reverse differentiation; at most 4 (Griewank and Walther 2008)
 DOT = 0.4  # operations of a multiply-add of BLAS
@@ -42,6 +42,11 @@ def rebuild(graphs: Sequence[Any], replacements: Mapping[Any, Any]) -> list[Any]
 
     new = interpret(toposort(graphs), replacements, rule)
     return [new.get(graph, graph) for graph in graphs]
+
+
+def frozen(graphs: Sequence[Any]) -> list[Any]:
+    """Rebuild graphs with shared data as constants, so that later changes of these data change nothing."""
+    return rebuild(graphs, {leaf: pt.constant(value_of(leaf)) for leaf in leaves(graphs) if is_shared(leaf)})
 
 
 def replace_nodes(graphs: Sequence[Any], make: Callable[[Any, list[Any]], list[Any] | None]) -> list[Any]:

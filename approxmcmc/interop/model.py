@@ -13,7 +13,7 @@ from pytensor.graph.traversal import ancestors
 from approxmcmc.contracts import Variables, WrittenWork, content_hash
 from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.densities import initial_point, log_densities
-from approxmcmc.interop.graphs import by_numpy, over_flat, rebuild
+from approxmcmc.interop.graphs import by_numpy, frozen, over_flat
 from approxmcmc.interop.hierarchies import Effects, group_effects
 from approxmcmc.interop.read import ReadModel, work_as_written
 from approxmcmc.interop.returned import ReturnedByModel
@@ -21,7 +21,7 @@ from approxmcmc.interop.rows import Rows
 from approxmcmc.interop.summed.draws import SummedOut
 from approxmcmc.interop.summed.model import SummedModel
 from approxmcmc.interop.variables import ModelVariables, describe_variables, flat, multiplier, refuse_unsuitable
-from approxmcmc.interop.walk import in_python, is_shared, leaves, value_of
+from approxmcmc.interop.walk import in_python, leaves
 
 
 class ModelOfPyMC(ReadModel):
@@ -99,9 +99,8 @@ class ModelOfPyMC(ReadModel):
                     "of it belongs to which row; write it as a likelihood (pm.CustomDist), or keep it to parameters"
                 )
             terms += model.replace_rvs_by_values([potential])
-        frozen = {leaf: pt.constant(value_of(leaf)) for leaf in leaves(terms) if is_shared(leaf)}
         terms += [-np.size(self.start[value.name]) * pt.log(pt.abs(scale)) for value, scale in self.scales.items()]
-        return rebuild(terms, frozen)
+        return frozen(terms)
 
     def initial_point(self) -> np.ndarray:
         """Return the model's initial point, unconstrained; shape (dim,)."""

@@ -92,12 +92,7 @@ def describe_variables(
     listed = [*model.free_RVs, *deterministics]
     graphs = over_flat(model.replace_rvs_by_values(listed), theta, values, start, scales)
     multiply = multiplier(theta, values, start, scales)
-    many = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
-    function = in_python([many], vectorize_graph(graphs, {theta: many}))
-    names = [variable.name for variable in listed]
-
-    def constrain(thetas: np.ndarray) -> dict[str, np.ndarray]:
-        return dict(zip(names, function(thetas), strict=True))
+    constrain = over_draws(theta, graphs, [variable.name for variable in listed])
 
     def unconstrain(given: Mapping[str, Any]) -> np.ndarray:
         overrides = {model[name]: np.asarray(value) for name, value in given.items()}
@@ -134,6 +129,23 @@ def describe_variables(
         unconstrain=unconstrain,
         unconstrain_draws=unconstrain_draws,
     )
+
+
+def over_draws(
+    theta: Any, graphs: Sequence[Any], names: Sequence[str]
+) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+    """Return the function of many thetas, shape (n, dim), that returns the values of graphs of theta, by name."""
+    many = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
+    batched: Sequence[Any] = vectorize_graph(list(graphs), {theta: many})
+    # A graph that does not depend on theta gets no axis of draws.
+    batched = [graph if graph.ndim > one.ndim else graph[None] for graph, one in zip(batched, graphs, strict=True)]
+    function = in_python([many], batched)
+
+    def evaluate_all(thetas: np.ndarray) -> dict[str, np.ndarray]:
+        full = zip(names, function(thetas), strict=True)
+        return {name: np.broadcast_to(value, (len(thetas), *value.shape[1:])) for name, value in full}
+
+    return evaluate_all
 
 
 def labels_of_model(model: Any) -> tuple[dict[str, tuple[str, ...]], dict[str, list[Any]]]:

@@ -14,6 +14,7 @@ from approxmcmc.interop.read import ReadModel
 from approxmcmc.interop.returned import ReturnedByModel
 from approxmcmc.interop.summed.draws import SummedOut
 from approxmcmc.interop.summed.model import SummedModel
+from approxmcmc.interop.variables import labels_of_model
 
 
 class WholeModel(TwinnedTarget, Target):
@@ -51,11 +52,7 @@ class WholeModel(TwinnedTarget, Target):
         self.why_no_terms = reason
         shapes = model.eval_rv_shapes()
         names = [variable.name for variable in model.free_RVs]
-        self.variables = Variables(
-            {name: tuple(map(int, shapes[name])) for name in names},
-            {name: tuple(map(str, axes)) for name, axes in model.named_vars_to_dims.items() if None not in axes},
-            {str(axis): list(labels) for axis, labels in model.coords.items() if labels is not None},
-        )
+        self.variables = Variables({name: tuple(map(int, shapes[name])) for name in names}, *labels_of_model(model))
         self.n_obs = max([1, *(len(np.atleast_1d(values)) for values in self.observed_data.values())])
 
     @functools.cached_property

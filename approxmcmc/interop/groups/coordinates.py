@@ -21,10 +21,10 @@ from pytensor.graph.replace import vectorize_graph
 
 from approxmcmc.contracts import Variables
 from approxmcmc.interop.densities import initial_point
-from approxmcmc.interop.graphs import rebuild, simplify
+from approxmcmc.interop.graphs import frozen, rebuild, simplify
 from approxmcmc.interop.values import shape_of
-from approxmcmc.interop.variables import ModelVariables, has_fixed_parameters, labels_of_model
-from approxmcmc.interop.walk import evaluate, in_python, is_shared, leaves, value_of
+from approxmcmc.interop.variables import ModelVariables, has_fixed_parameters, labels_of_model, over_draws
+from approxmcmc.interop.walk import evaluate, in_python
 from approxmcmc.targets.groups.link import ABS, ABS_TANH, AS_IT_IS, EXP, EXPIT
 
 
@@ -64,7 +64,7 @@ class Coordinates:
             terms.append(self._log_prior_of(variable, own, jacobian))
             self.of[variable] = own
         terms += [rebuild([potential], self.of)[0] for potential in model.potentials]
-        self.log_prior = simplify(self.frozen([sum(term.sum() for term in terms)])[0].astype("float64"))
+        self.log_prior = simplify(frozen([sum(term.sum() for term in terms)])[0].astype("float64"))
 
     def _constrained(self, variable: Any, piece: Any) -> tuple[Any, Any]:
         """Return a variable as a graph of its piece of theta, and the graph of the log Jacobian, or None."""
@@ -95,11 +95,6 @@ class Coordinates:
         term = pm.logp(variable, own, warn_rvs=False).sum()
         term = term if jacobian is None else term + jacobian.sum()
         return rebuild([term], self.of)[0]
-
-    def frozen(self, graphs: Sequence[Any]) -> list[Any]:
-        """Return graphs with shared data as constants."""
-        known = {leaf: pt.constant(value_of(leaf)) for leaf in leaves(graphs) if is_shared(leaf)}
-        return rebuild(graphs, known)
 
     def kind(self, variable: Any, entry: int) -> int | None:
         """Return which function of its coordinate an entry of a variable is, see `link`; None if another.
@@ -136,7 +131,7 @@ class Coordinates:
         """Return the variables of theta, with the maps from and to theta."""
         model = self.model
         names = [variable.name for variable in self.free]
-        graphs = self.frozen([self.of[v] for v in self.free])
+        graphs = frozen([self.of[v] for v in self.free])
         constrain = over_draws(self.theta, graphs, names)
         first = {name: value[0] for name, value in constrain(self.initial_point()[None]).items()}
         defaults = {name: first[name] for name in names}
@@ -179,7 +174,7 @@ class Coordinates:
             else:
                 value = transform.forward(given[variable], *variable.owner.inputs)
             flat.append(value.ravel())
-        [theta] = self.frozen(rebuild([pt.concatenate(flat)], given))
+        [theta] = frozen(rebuild([pt.concatenate(flat)], given))
         many = {one: pt.tensor(shape=(None, *one.type.shape), dtype=one.dtype) for one in given.values()}
         function = in_python([many[given[v]] for v in self.free], vectorize_graph(theta, many))
         dim = sum(value.size for value in self.start)
@@ -190,23 +185,6 @@ class Coordinates:
             return np.asarray(function(*(values[v.name] for v in self.free))) if n_draws else np.empty((0, dim))
 
         return unconstrain
-
-
-def over_draws(
-    theta: Any, graphs: Sequence[Any], names: Sequence[str]
-) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
-    """Return the function of many thetas, shape (n, dim), that returns the values of graphs of theta, by name."""
-    many = pt.matrix("thetas", shape=(None, theta.type.shape[0]))
-    batched: Sequence[Any] = vectorize_graph(list(graphs), {theta: many})
-    # A graph that does not depend on theta gets no axis of draws.
-    batched = [graph if graph.ndim > one.ndim else graph[None] for graph, one in zip(batched, graphs, strict=True)]
-    function = in_python([many], batched)
-
-    def evaluate_all(thetas: np.ndarray) -> dict[str, np.ndarray]:
-        full = zip(names, function(thetas), strict=True)
-        return {name: np.broadcast_to(value, (len(thetas), *value.shape[1:])) for name, value in full}
-
-    return evaluate_all
 
 
 def is_between_0_and_a_bound(model: Any, variable: Any) -> bool:
@@ -252,9 +230,8 @@ def upper_bound(model: Any, variable: Any) -> np.ndarray | None:
 
 @dataclasses.dataclass(frozen=True)
 class GlobalVariables(ModelVariables):
-    """The constrained variables of theta; ``unconstrain_draws(values)`` maps many draws to thetas at once."""
+    """The constrained variables of theta, without the integrated effects."""
 
-    unconstrain_draws: Callable[[Mapping[str, np.ndarray]], np.ndarray] | None = None
     signed: Sequence[int] = ()
     """Indices of the coordinates of theta that the trace holds as absolute values."""
 
@@ -263,13 +240,6 @@ class GlobalVariables(ModelVariables):
         known = {name: np.asarray(values.get(name, default))[None] for name, default in self.defaults.items()}
         assert self.unconstrain_draws is not None
         return self.unconstrain_draws(known)[0]
-
-    def pack_draws(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Map constrained values with leading axes (chain, draw) to thetas; shape (chain, draw, size)."""
-        chains, draws = next(iter(values.values())).shape[:2]
-        one_axis = {name: value.reshape(chains * draws, *value.shape[2:]) for name, value in values.items()}
-        assert self.unconstrain_draws is not None
-        return self.unconstrain_draws(one_axis).reshape(chains, draws, self.size)
 
     def with_signs(self, theta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Return thetas with a random sign for each scale that may have either."""

@@ -9,7 +9,7 @@ import pytensor.tensor as pt
 from pytensor.graph.replace import vectorize_graph
 from pytensor.graph.traversal import ancestors
 
-from approxmcmc.interop.graphs import rebuild
+from approxmcmc.interop.graphs import frozen, rebuild
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates
 from approxmcmc.interop.groups.labels import MIXED, labels_of
@@ -49,7 +49,7 @@ class EffectsOfModel:
             self.of[variable] = self._scaled(variable, shape, axis, self.u[:, first : first + count])
             first += count
         known = {**coordinates.of, **self.of}
-        self.of = dict(zip(self.of, coordinates.frozen(rebuild(list(self.of.values()), known)), strict=True))
+        self.of = dict(zip(self.of, frozen(rebuild(list(self.of.values()), known)), strict=True))
 
     def _scaled(self, variable: Any, shape: tuple[int, ...], axis: int, u: Any) -> Any:
         """Return the graph of the effects `variable`: location + scale u, or location + L u with L L' a covariance."""
@@ -74,7 +74,7 @@ class EffectsOfModel:
         values = ValuesOfGraph(self.model, wanted)
         effects = {variable: np.indices(values.shape(variable))[axis] for variable, axis in self.effects.axes.items()}
         labels = labels_of(values, effects)
-        graphs = self.coordinates.frozen(rebuild(wanted, {**self.coordinates.of, **self.of}))
+        graphs = frozen(rebuild(wanted, {**self.coordinates.of, **self.of}))
         return [
             Named(one.name, graph, values.shape(one), _axis_of_groups(labels[one], self.effects.n_groups))
             for one, graph in zip(wanted, graphs, strict=True)

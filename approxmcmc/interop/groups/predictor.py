@@ -26,7 +26,7 @@ from pytensor.scalar.basic import Add, Cast, Identity, Mul, Neg, Second, Sqr, Su
 from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.interop.attempts import NotPossibleError
-from approxmcmc.interop.graphs import rebuild
+from approxmcmc.interop.graphs import frozen, rebuild
 from approxmcmc.interop.groups.candidates import GroupEffects
 from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed
 from approxmcmc.interop.groups.labels import FREE
@@ -422,7 +422,7 @@ class GraphOfFactors:
 
     def __init__(self, factors: FactorsOfModel, coordinates: Coordinates) -> None:
         entries = [variable.ravel()[entry] for variable, entry in factors.entries]
-        [graph] = coordinates.frozen(rebuild([pt.stack(entries)], coordinates.of))
+        [graph] = frozen(rebuild([pt.stack(entries)], coordinates.of))
         slopes = pt.vector("slopes", shape=(len(entries),))
         theta = coordinates.theta
         start = coordinates.initial_point()

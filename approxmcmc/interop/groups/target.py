@@ -23,7 +23,7 @@ from approxmcmc.families.normal import log_standard_normal
 from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt
 from approxmcmc.interop.comparison import compare
 from approxmcmc.interop.densities import log_densities, simplified_densities
-from approxmcmc.interop.graphs import by_numpy, rebuild
+from approxmcmc.interop.graphs import by_numpy, frozen, rebuild
 from approxmcmc.interop.groups.candidates import GroupEffects, ModelOfGroups
 from approxmcmc.interop.groups.coordinates import Coordinates, GlobalVariables
 from approxmcmc.interop.groups.effects import EffectsOfModel, Named
@@ -287,7 +287,7 @@ def _densities(target: Any) -> Any:
             if transform is None
             else rebuild([transform.forward(graph, *variable.owner.inputs)], of_theta_and_u)
         )
-    rows, prior = coordinates.frozen(rebuild([rows, sum(terms)], values))
+    rows, prior = frozen(rebuild([rows, sum(terms)], values))
     function = in_python([coordinates.theta, effects.u], [by_numpy(rows), prior])
 
     def evaluate(theta: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, float]:

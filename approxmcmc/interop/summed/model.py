@@ -31,12 +31,12 @@ from approxmcmc.errors import IncompatibleError
 from approxmcmc.interop.attempts import NotPossibleError, Reason, attempt
 from approxmcmc.interop.comparison import compare
 from approxmcmc.interop.densities import initial_point, simplified_densities
-from approxmcmc.interop.graphs import by_numpy, rebuild, replace_nodes, simplify
+from approxmcmc.interop.graphs import by_numpy, frozen, rebuild, replace_nodes, simplify
 from approxmcmc.interop.groups.labels import FREE, MIXED, join, join_along, labels_of
 from approxmcmc.interop.law import law_name
 from approxmcmc.interop.values import NO_TRACES, ValuesOfGraph, shape_of
 from approxmcmc.interop.variables import refuse_other_users
-from approxmcmc.interop.walk import MOVING, evaluate, in_python, is_shared, leaves, name_of, value_of
+from approxmcmc.interop.walk import MOVING, evaluate, in_python, leaves, name_of, value_of
 
 MOST_STATES = 32  # terms of a sum: the graph of the likelihood is repeated for each
 MOST_PADDING = 10  # times the rows: groups are padded to the length of the longest
@@ -283,9 +283,7 @@ def _fold(model: Any, graphs: Sequence[Sequence[Any]], *, shared: bool) -> list[
     }
     replaced = rebuild([graph for terms in graphs for graph in terms], free)
     if shared:
-        replaced = rebuild(
-            replaced, {leaf: pt.constant(value_of(leaf)) for leaf in leaves(replaced) if is_shared(leaf)}
-        )
+        replaced = frozen(replaced)
     folded: Any = rewrite_graph(replaced, include=("merge", "canonicalize"), clone=True)
     own = rebuild(folded, {new: pt.specify_shape(old, new.type.shape) for old, new in free.items()})
     flat = iter(replace_nodes(own, _added_to_zeros))

@@ -15,8 +15,9 @@ from approxmcmc.errors import IncompatibleError, SamplingWarning
 from approxmcmc.families import BINOMIAL, POISSON, Stack
 from approxmcmc.interop import plans, predictors, pymc_target, rows
 from approxmcmc.interop.attempts import RAISE_VARIABLE, NotPossibleError
-from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed, over_draws
+from approxmcmc.interop.groups.coordinates import Coordinates, may_be_signed
 from approxmcmc.interop.groups.target import integrated
+from approxmcmc.interop.variables import over_draws
 from approxmcmc.interop.walk import PYTHON
 from tests import pymc_zoo as zoo
 
