@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from pymc.logprob.transforms import LogTransform
 
-from approxmcmc.interop.groups import normal, quadrature
+from approxmcmc.interop.groups import target as groups_target
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
-from approxmcmc.interop.summed import terms as terms_of_sums
+from approxmcmc.interop.summed import model as summed_model
 from approxmcmc.interop.summed.model import SummedModel
 
 
@@ -24,7 +24,7 @@ def prior_without_jacobian(patch: Any) -> None:
 
 def rows_in_each_others_group(patch: Any) -> None:
     """Exchange the groups of two rows, and skip the comparison that the library makes itself."""
-    labels = normal.labels_of_rows
+    labels = groups_target.labels_of_rows
 
     def exchanged(effects: Any) -> np.ndarray:
         found = np.array(labels(effects))
@@ -33,16 +33,15 @@ def rows_in_each_others_group(patch: Any) -> None:
             found[[0, other[0]]] = found[[other[0], 0]]
         return found
 
-    for module in (normal, quadrature):
-        patch.setattr(module, "labels_of_rows", exchanged)
-        patch.setattr(module, "compare_with_model", lambda target: None)
+    patch.setattr(groups_target, "labels_of_rows", exchanged)
+    patch.setattr(groups_target, "compare_with_model", lambda target: None)
 
 
 def weight_of_a_state(patch: Any) -> None:
     """Double the weight of the first state, and skip the comparison that the library makes itself."""
-    weight = terms_of_sums._log_weight
+    weight = summed_model._log_weight
     patch.setattr(
-        terms_of_sums, "_log_weight", lambda variable, k: weight(variable, k) + (np.log(2.0) if k == 0 else 0.0)
+        summed_model, "_log_weight", lambda variable, k: weight(variable, k) + (np.log(2.0) if k == 0 else 0.0)
     )
     patch.setattr(SummedModel, "_compare", lambda self: None)
 

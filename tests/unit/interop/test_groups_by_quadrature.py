@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 import approxmcmc as amc
 from approxmcmc.engine.terms.gradients import ALL_ROWS, full_gradient
 from approxmcmc.interop.attempts import NotPossibleError
-from approxmcmc.interop.groups import quadrature
+from approxmcmc.interop.groups import target as groups_target
 from approxmcmc.interop.groups.target import integrated
 from approxmcmc.interop.plans import INTEGRATE_GROUPS
 from approxmcmc.interop.read import ModelDescription, Request
@@ -380,7 +380,7 @@ def test_a_few_effects_of_known_scale_stay_coefficients_unless_asked():
 
 @pytest.mark.parametrize("bug", ["offset", "sign", "columns"])
 def test_a_predictor_that_is_misread_is_seen_by_the_models_own_densities(bug, monkeypatch):
-    right = quadrature.predictor_of
+    right = groups_target.predictor_of
 
     def wrong(*arguments):
         found = right(*arguments)
@@ -390,7 +390,7 @@ def test_a_predictor_that_is_misread_is_seen_by_the_models_own_densities(bug, mo
             return found._replace(L=[(j, -weight, rest) for j, weight, rest in found.L])
         return found._replace(X=found.X * 1.001)
 
-    monkeypatch.setattr(quadrature, "predictor_of", wrong)
+    monkeypatch.setattr(groups_target, "predictor_of", wrong)
     with pytest.raises(NotPossibleError, match="and that of the model"):
         integrated(hierarchy())
 

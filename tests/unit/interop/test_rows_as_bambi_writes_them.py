@@ -20,9 +20,9 @@ from approxmcmc.families import BINOMIAL, LOGIT, POISSON
 from approxmcmc.families.weighted import weighted_rows
 from approxmcmc.interop.any_model import without_formula
 from approxmcmc.interop.attempts import NotPossibleError
-from approxmcmc.interop.groups import normal, quadrature
+from approxmcmc.interop.groups import target as groups_target
 from approxmcmc.interop.groups.candidates import ModelOfGroups
-from approxmcmc.interop.groups.target import QuadratureGroupsOfPyMC, integrated
+from approxmcmc.interop.groups.target import NormalGroupsOfPyMC, QuadratureGroupsOfPyMC, integrated
 from approxmcmc.interop.linear_predictor import PredictorsOfPyMC
 from approxmcmc.interop.walk import PYTHON
 
@@ -198,7 +198,7 @@ PLANS = {
     "binomial": ("p(hits, n)", BINOMIAL, QuadratureGroupsOfPyMC),
     "poisson": ("count", POISSON, QuadratureGroupsOfPyMC),
     "negativebinomial": ("count", None, QuadratureGroupsOfPyMC),
-    "gaussian": ("real", None, normal.NormalGroupsOfPyMC),
+    "gaussian": ("real", None, NormalGroupsOfPyMC),
     "t": (
         "real",
         None,
@@ -223,8 +223,7 @@ def test_plan_without_effects(family):
 @pytest.mark.parametrize("family", PLANS)
 def test_plan_for_effects_of_groups(family, monkeypatch):
     """The plan follows from the graph; other tests compare the terms with the model, and place the nodes."""
-    for module in (normal, quadrature):
-        monkeypatch.setattr(module, "compare_with_model", lambda target: None)
+    monkeypatch.setattr(groups_target, "compare_with_model", lambda target: None)
     exact = SimpleNamespace(nats=0.0)
     monkeypatch.setattr(QuadratureGroupsOfPyMC, "place", lambda self: setattr(self, "accuracy", exact))
     response, _, plan = PLANS[family]
@@ -264,7 +263,7 @@ def test_weighted_normal_rows_keep_the_closed_form():
     """Effects of groups are integrated by the closed form, whose terms equal those of the model at random points."""
     model = model_of("weighted(real, w)", "gaussian", "identity")
     target = amc.from_pymc(model)
-    assert isinstance(target, normal.NormalGroupsOfPyMC)
+    assert isinstance(target, NormalGroupsOfPyMC)
     compiled = target.compile()
     terms = full_terms(compiled.log_terms, target.initial_point(), compiled.data, target.n_obs)
     assert np.isfinite(terms).all()
