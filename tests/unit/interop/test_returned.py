@@ -11,6 +11,7 @@ import pymc as pm
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from pymc.backends.arviz import find_constants, find_observations
 from pytensor.scan.basic import scan
 
 import approxmcmc as amc
@@ -433,3 +434,22 @@ def test_an_error_of_nutpie_is_not_hidden(monkeypatch):
     monkeypatch.setattr(nutpie, "sample", fail)
     with pytest.raises(amc.errors.SamplingError, match="a chain cannot be made"):
         amc.sample(built("whole"), amc.NUTS(backend="nutpie"), draws=5, tune=5, chains=1, progressbar=False)
+
+
+@pytest.mark.parametrize("kind", ["rows", "whole", "groups"])
+def test_data_of_a_trace_are_those_of_pm_sample(kind):
+    """A container that is both observed and read elsewhere is constant data, too."""
+    group = np.arange(30) % 5
+    with pm.Model() as model:
+        y = pm.Data("y_data", np.arange(30.0))
+        pm.Data("unused", np.arange(3.0))
+        pm.Data("only_observed", np.arange(30.0))
+        effect = pm.Normal("effect", 0.0, pm.HalfNormal("scale"), shape=5)
+        pm.Deterministic("rest", y - effect[group])
+        pm.Normal("y", effect[group], 1.0, observed=y)
+    whole = kind == "whole"
+    target = WholeModel(model, "it is a test") if whole else amc.from_pymc(model, integrate=kind == "groups")
+    for ours, theirs in ((target.observed_data, find_observations), (target.constant_data, find_constants)):
+        assert list(ours) == list(theirs(model))
+        for name, values in theirs(model).items():
+            np.testing.assert_array_equal(ours[name], values)
