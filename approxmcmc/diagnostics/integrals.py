@@ -14,15 +14,13 @@ def distance_to_model(attrs: Mapping[str, Any]) -> list[Finding]:
     if "setup_quadrature_nats" not in attrs:
         return []
     nats = float(attrs["setup_quadrature_nats"])
-    numbers = {"value": nats, "limit": LARGEST_DISTANCE_TO_MODEL}
+    limit = LARGEST_DISTANCE_TO_MODEL
     sentence = (
         f"with {attrs['setup_quadrature_nodes']} nodes the log density differs by {nats:.2g} nats from that of the "
         "model whose effects are integrated"
     )
-    if nats <= LARGEST_DISTANCE_TO_MODEL:
-        return [Finding("quadrature", "ok", sentence, **numbers)]
-    sentence += (
-        f" (limit: {LARGEST_DISTANCE_TO_MODEL:g}): the draws follow another posterior, however exact the sampler"
-    )
+    if nats <= limit:
+        return [Finding("quadrature", "ok", sentence, value=nats, limit=limit)]
+    sentence += f" (limit: {limit:g}): the draws follow another posterior, however exact the sampler"
     advice = "leave out n_nodes=, or give more nodes, a prior without a heavy tail of sigma, or sample the effects"
-    return [Finding("quadrature", "warning", sentence, advice, **numbers)]
+    return [Finding("quadrature", "warning", sentence, advice, nats, limit)]
