@@ -33,7 +33,11 @@ RIDGE = 1e-3  # share of its diagonal that is added to a matrix estimated from f
 
 
 class ClimbState(NamedTuple):
-    """s(y), the simulator's state, room for draws and vectors, and the mean of the iterates of a climb."""
+    """The state of a climb.
+
+    `observed` is s(y), shape (dim,); `drawn` holds s(y') of the draws of one step, (n_auxiliary, dim); `gradient`,
+    `whitened` and `proposed` are scratch, (dim,) each. `average` is the mean of the iterates.
+    """
 
     log_prior: Any
     observed: np.ndarray
@@ -168,6 +172,7 @@ class _Simulation:
         columns = []
         dim = theta.size
         for j in range(dim):
+            # Longer than the step of the gradient, which is itself a difference: its rounding is divided by this step.
             step = 100.0 * PRIOR_STEP * (1.0 + abs(theta[j]))
             sides = np.empty((2, dim))
             for side, sign in zip(sides, (1.0, -1.0), strict=True):
@@ -263,8 +268,9 @@ def robbins_monro(
         raise InvalidInputError(
             f"robbins_monro: start must hold {target.variables.size} finite numbers, found {np.array2string(theta)}"
         )
+    n_pilot = max(n_curvature // 4, 2 * theta.size + 2)  # the shape of steps needs less precision than the result
     for _ in range(2):
-        theta = _round(simulation, theta, n_steps // 2, max(n_curvature // 4, 2 * theta.size + 2), gain, tol)
+        theta = _round(simulation, theta, n_steps // 2, n_pilot, gain, tol)
     gradient, precision = simulation.curvature(theta, n_curvature)
     cov = _inverse(precision, theta)
     decrement = float(np.sqrt(max(gradient @ cov @ gradient, 0.0)))
@@ -276,14 +282,16 @@ def _round(
 ) -> np.ndarray:
     """Make up to `n_steps` steps with the curvature at `theta`; return the mean of the second half of the iterates."""
     _, precision = simulation.curvature(theta, n_pilot)
-    precision = precision + np.diag(RIDGE * np.diag(precision) + 1e-12)
+    precision = precision + np.diag(
+        RIDGE * np.diag(precision) + 1e-12
+    )  # 1e-12: a statistic may be constant in so few draws
     lower = np.ascontiguousarray(np.linalg.cholesky(_inverse(precision, theta)))
     theta = theta.copy()
     block = n_steps // BLOCKS
     averages: list[np.ndarray] = []
     for k in range(BLOCKS):
-        averages.append(simulation.climb(theta, lower, gain, float(block), k * block, block))
-        if k > 1:
+        averages.append(simulation.climb(theta, lower, gain, delay=float(block), first=k * block, n=block))
+        if k > 1:  # the first block is still on its way from the start
             move = averages[-1] - averages[-2]
             if np.sqrt(move @ precision @ move) < tol:
                 break

@@ -159,6 +159,7 @@ def design_sgld(
     n_rows = min(gradient.n_obs, ROWS)
     rows = rng.permutation(n_obs)[:n_rows]
     points = fit.mode + np.sqrt(1.0 + covariance_error) * standard_points(rng, pairs, dim) @ lower.T
+    # In gradients of a term, as measured at 50 parameters.
     overhead = 20.0 + 2.0 * dim if overhead is None else float(overhead)
     sizes = candidate_sizes(n_obs, batch_size)
     choices = []
@@ -169,32 +170,37 @@ def design_sgld(
         minibatch.order[:n_rows] = rows
         noise = lower.T @ mean_covariance(minibatch, points) @ lower
         values, vectors = np.linalg.eigh(noise)
-        per_row = 1.0 if anchor is None else 2.0
+        largest = (
+            n_obs**2 * values[-1]
+        )  # Lambda: `noise` is the covariance of the gradient of one row, not of N of them
+        gradients_per_row = 1.0 if anchor is None else 2.0  # at the anchor, too
         choices.append(
             {
                 "control_variate": anchor is not None,
-                **best_batch(
-                    sizes, n_obs, n_obs**2 * values[-1], covariance_error, per_row, gradient.prior_rows, overhead
-                ),
+                **best_batch(sizes, n_obs, largest, covariance_error, gradients_per_row, gradient.prior_rows, overhead),
             }
         )
         directions.append(lower @ vectors[:, -1])
     best = int(np.argmin([choice["cost"] for choice in choices]))
     chosen = choices[best]
     proposal = StochasticGradientLangevin(
-        chosen["step_size"], chosen["batch_size"], fit, fit if chosen["control_variate"] else None
-    )
-    return DesignedLangevin(
-        MetropolisHastings(proposal, AlwaysAccept()),
         chosen["step_size"],
         chosen["batch_size"],
-        chosen["control_variate"],
-        covariance_error,
-        directions[best],
-        chosen["gradients_per_draw"],
-        pd.DataFrame(choices),
-        3 * len(points) * n_rows + n_obs,
-        time.perf_counter() - began,
+        preconditioner=fit,
+        control_variate=fit if chosen["control_variate"] else None,
+    )
+    return DesignedLangevin(
+        sampler=MetropolisHastings(proposal, AlwaysAccept()),
+        step_size=chosen["step_size"],
+        batch_size=chosen["batch_size"],
+        control_variate=chosen["control_variate"],
+        covariance_error=covariance_error,
+        direction=directions[best],
+        gradients_per_draw=chosen["gradients_per_draw"],
+        table=pd.DataFrame(choices),
+        # Rows at each point: once without control variates, and twice with; once all rows, for the sum at the anchor.
+        setup_gradient_evaluations=3 * len(points) * n_rows + n_obs,
+        setup_seconds=time.perf_counter() - began,
     )
 
 
@@ -223,10 +229,10 @@ def candidate_sizes(n_obs: int, batch_size: int | None) -> np.ndarray:
     """Return the batch sizes to compare: only the given one, or sizes from 1 to N; shape (n_sizes,)."""
     if batch_size is None:
         return np.unique(np.rint(np.geomspace(1.0, n_obs, CANDIDATES)).astype(int))
-    settled = checked_integer(batch_size, "batch_size")
-    if settled > n_obs:
-        raise InvalidInputError(f"design_sgld: a minibatch of {settled} cannot be drawn from {n_obs} data; use fewer")
-    return np.array([settled])
+    size = checked_integer(batch_size, "batch_size")
+    if size > n_obs:
+        raise InvalidInputError(f"design_sgld: a minibatch of {size} cannot be drawn from {n_obs} data; use fewer")
+    return np.array([size])
 
 
 def best_batch(

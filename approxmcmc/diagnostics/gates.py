@@ -38,14 +38,14 @@ LARGEST_ERROR = 0.05  # largest error of an acceptance probability
 LARGEST_DRIFT = 1.0  # nat
 STANDARD_ERRORS = 3.0  # largest mean, in standard errors, of scores whose posterior mean is 0
 QUANTILE = 1.96  # normal quantile of 95 % intervals
-BATCHES = 20
+BATCHES = 20  # fewest batches of audits for a standard error by batch means
 SMOOTHING = 0.5  # width over which `distance` smooths the sign, in standard errors of the noise
 SPREAD_THAT_MATTERS = 0.3  # standard deviation of an estimated log ratio at which decisions begin to flip
 LEAST_TRUST = 0.5  # relative standard error above which an estimated variance is not trusted
-SHARE_OF_AUDITS = 0.1
-LARGEST = (
-    0.1  # of errors added up. On a logistic regression with SequentialTTest(0.05) spreads are 12 % too wide at 0.26
-)
+SHARE_OF_AUDITS = 0.1  # largest share of audits with terms too heavy for the test
+# Largest sum of the errors over the steps of an effective draw. On a logistic regression with SequentialTTest(0.05)
+# spreads are 12 % too wide at 0.26.
+LARGEST_SUM = 0.1
 
 DECIDE_BETTER = "use a smaller epsilon, a larger batch_size, or ExactTest()"
 SAMPLE_BETTER = "tune longer, use ExactTest() or a smaller epsilon; without a test, smaller steps"
@@ -101,8 +101,8 @@ def gates(stats: xr.Dataset) -> list[Gate]:
     level 95 %; the intervals of sign score and energy drift reach three standard errors to both sides; the interval of
     heavy terms is the one of Clopper and Pearson.
     """
-    findings = (*_of_the_test(stats), *_of_the_draws(stats), _heavy_terms(stats), _too_few(stats))
-    return [gate for gate in findings if gate is not None]
+    possible = (*_of_the_test(stats), *_of_the_draws(stats), _heavy_terms(stats), _too_few(stats))
+    return [gate for gate in possible if gate is not None]
 
 
 def distance(error: np.ndarray, noise: np.ndarray) -> np.ndarray:
@@ -138,23 +138,22 @@ def _of_the_test(stats: xr.Dataset) -> tuple[Gate | None, ...]:
     if "audit_acceptance_error" not in stats:
         return ()
     error, noise = (_audited(stats, f"audit_acceptance_{name}") for name in ("error", "noise"))
-    off = mean_of_audits(distance(error, noise))
+    size = mean_of_audits(distance(error, noise))
     shift = mean_of_audits(error)
-    lower, upper = off.interval(QUANTILE)
+    lower, upper = size.interval(QUANTILE)
     least, most = shift.interval(QUANTILE)
     errs = lower > LARGEST_ERROR
     return (
         Gate(
             "acceptance_error",
-            off.value,
+            size.value,
             lower,
             upper,
             LARGEST_ERROR,
             errs,
-            f"in {off.n} audits the test's acceptance probability was off by {off.value:.2f} on average (at least "
+            f"in {size.n} audits the test's acceptance probability was off by {size.value:.2f} on average (at least "
             f"{lower:.2f} with 97.5 % confidence; limit {LARGEST_ERROR:g})"
-            + ": its subsets do not represent all data"
-            * errs,
+            + (": its subsets do not represent all data" if errs else ""),
             DECIDE_BETTER,
         ),
         Gate(
@@ -182,27 +181,27 @@ def _of_the_draws(stats: xr.Dataset) -> tuple[Gate | None, ...]:
     score = mean_of_audits(alpha * np.sign(log_ratio))
     # A step of probability 0 may lead to a density of 0.
     drift = mean_of_audits(alpha * np.where(alpha == 0.0, 0.0, change))
-    findings = []
+    gates_of_draws = []
     for name, mean, limit, says in (
         ("sign_score", score, 0.0, "the sign score of exact steps from the draws is"),
         ("energy_drift", drift, LARGEST_DRIFT, "one exact step changes the draws' log density by"),
     ):
         margin = STANDARD_ERRORS * mean.error
         off = abs(mean.value) > max(limit, margin)
-        findings.append(
+        gates_of_draws.append(
             Gate(
                 name,
                 mean.value,
                 *mean.interval(STANDARD_ERRORS),
                 limit,
                 off,
-                "the draws are not those of the posterior: " * off
+                ("the draws are not those of the posterior: " if off else "")
                 + f"{says} {mean.value:+.2g} +- {margin:.2g} on average, where it should be 0 ({mean.n} audits)"
-                + ". The chains are biased, or have not converged" * off,
+                + (". The chains are biased, or have not converged" if off else ""),
                 SAMPLE_BETTER,
             )
         )
-    return tuple(findings)
+    return tuple(gates_of_draws)
 
 
 def _heavy_terms(stats: xr.Dataset) -> Gate | None:
@@ -216,6 +215,7 @@ def _heavy_terms(stats: xr.Dataset) -> Gate | None:
     decisions = float(stats["decisions_made"].sum()) if "decisions_made" in stats else 0.0
     if "audited_kurtosis" not in stats or not decisions:
         return None
+    # Influential rows are read in every decision, so they are no part of the sample whose variance is estimated.
     n = float(stats["datapoints_touched"].sum()) / decisions - stats.attrs.get("setup_influential_rows", 0)
     tau, kurtosis = (_audited(stats, f"audited_{name}") for name in ("tau", "kurtosis"))
     judged = ~np.isnan(tau)
@@ -235,8 +235,7 @@ def _heavy_terms(stats: xr.Dataset) -> Gate | None:
         too_many,
         f"in {share:.0%} of {audits} audits the log-likelihood terms were too heavy-tailed: the {n:.0f} of them that a "
         f"decision reads cannot estimate their spread (limit {SHARE_OF_AUDITS:.0%})"
-        + ". A few rows dominate the log ratio and are rarely read"
-        * too_many,
+        + (". A few rows dominate the log ratio and are rarely read" if too_many else ""),
         "use ExactTest(), a larger batch_size, or BernsteinTest",
     )
 
@@ -247,6 +246,7 @@ def _too_few(stats: xr.Dataset) -> Gate | None:
     if not by_time and not stats.attrs.get("audit_every", 0):
         return None
     booked = int(stats["decisions_audited"].sum()) if "decisions_audited" in stats else 0
+    # Audits of finished chains are not counted as decisions of the run; those of steps are.
     audits = max(booked, int((~np.isnan(_audited(stats, "audited_acceptance"))).sum()) if by_time else 0)
     return Gate(
         "audits",
@@ -256,7 +256,7 @@ def _too_few(stats: xr.Dataset) -> Gate | None:
         ENOUGH_AUDITS,
         audits < ENOUGH_AUDITS,
         f"{audits} steps were audited (limit {ENOUGH_AUDITS})"
-        + ": too few to decide whether the run is biased" * (audits < ENOUGH_AUDITS),
+        + (": too few to decide whether the run is biased" if audits < ENOUGH_AUDITS else ""),
         "draw more, raise time_limit, or set audit_every to an integer",
     )
 
@@ -271,8 +271,8 @@ def _audited(stats: xr.Dataset, name: str) -> np.ndarray:
 def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], steps: int) -> list[Finding]:
     """Check the errors of a test, added up over the steps per effective draw; empty if either is unknown.
 
-    The check fails if the product of E|alpha^ - alpha| and the steps per effective draw exceeds `LARGEST`, and either
-    the lower end of its interval does too, or the error is more than three standard errors above 0.
+    The check fails if the product of E|alpha^ - alpha| and the steps per effective draw exceeds `LARGEST_SUM`, and
+    either the lower end of its interval does too, or the error is more than three standard errors above 0.
 
     Parameters
     ----------
@@ -288,17 +288,17 @@ def accumulated_error(gates: Iterable[Gate], convergence: Iterable[Finding], ste
     memory = steps / ess
     standard_error = (error.value - error.lower) / QUANTILE
     value = error.value * memory
-    is_sure = error.lower * memory > LARGEST or error.value > STANDARD_ERRORS * standard_error
-    fires = value > LARGEST and is_sure
+    is_sure = error.lower * memory > LARGEST_SUM or error.value > STANDARD_ERRORS * standard_error
+    fires = value > LARGEST_SUM and is_sure
     return [
         Finding(
             "accumulated error",
             "warning" if fires else "ok",
             f"the test's acceptance probability is off by {error.value:.2g} in each step, and the chains need "
             f"{memory:.0f} steps per effective draw: over these, errors add up to about {value:.2g} (limit "
-            f"{LARGEST:g}){', which biases the draws' * fires}",
+            f"{LARGEST_SUM:g}){', which biases the draws' * fires}",
             f"{DECIDE_BETTER}; or use a proposal with a shorter autocorrelation time",
             value,
-            LARGEST,
+            LARGEST_SUM,
         )
     ]

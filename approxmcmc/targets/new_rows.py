@@ -35,7 +35,8 @@ def parts_of_new_rows(
         If a column is missing, a value is missing or no number, or a category was not among the rows of the target.
     """
     names = [name for name in variables.shapes if f"{name}_dim" in variables.coords]
-    slopes = [str(label) for label in variables.coords.get("coef", ())][has_intercept:] if _has_beta(variables) else []
+    labels_of_beta = [str(label) for label in variables.coords.get("coef", ())] if _has_beta(variables) else []
+    slopes = labels_of_beta[1:] if has_intercept else labels_of_beta
     table = as_source(X)
     if table is None:
         table = X
@@ -55,6 +56,7 @@ def parts_of_new_rows(
         reference = reference_levels.get(name)
         levels = labels if reference is None else [reference, *labels]
         codes = _codes_among(table, name, levels)
+        # The reference level is the first of `levels` and has no entry in theta: its code becomes -1.
         parts.append(PredictorPart(name, codes=codes if reference is None else codes - 1))
     return parts
 
@@ -135,8 +137,8 @@ def _slopes(numbers: np.ndarray, *, has_intercept: bool) -> PredictorPart:
 
 def _codes_among(table: Any, name: str, levels: list[str]) -> np.ndarray:
     """Return the index of each row's category among the target's `levels`."""
-    column = _selected(table, [name])
-    column = column[column.columns[0]]
+    one_column = _selected(table, [name])
+    column = one_column[one_column.columns[0]]  # a Series, or a source of one column
     if not isinstance(table, DataSource):
         missing = np.flatnonzero(column.isna())
         if len(missing):

@@ -42,7 +42,7 @@ def number_of_orders(looks: np.ndarray) -> float:
     """Return the number of ways to draw the looks, N! / prod (size of look)!."""
     sizes = np.diff(looks, prepend=0)
     log_count = math.lgamma(int(looks[-1]) + 1) - sum(math.lgamma(int(size) + 1) for size in sizes)
-    return math.exp(log_count) if log_count < 700.0 else math.inf
+    return math.exp(log_count) if log_count < 700.0 else math.inf  # exp(710) overflows
 
 
 def orders(looks: np.ndarray) -> Iterator[Order]:
@@ -62,7 +62,7 @@ def orders(looks: np.ndarray) -> Iterator[Order]:
 
 
 def mean_over_orders(looks: np.ndarray, value_of: Callable[[Order], np.ndarray]) -> np.ndarray:
-    """Return the mean of ``given(order)`` over every way to draw the looks."""
+    """Return the mean of ``value_of(order)`` over every way to draw the looks."""
     total = np.zeros(())
     count = 0
     for order in orders(looks):

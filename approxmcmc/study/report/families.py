@@ -67,6 +67,8 @@ def drawn_in_full(labels: Sequence[str], exact: str | None, at_last_budget: "pd.
         if label != exact:
             members.setdefault(family(label), []).append(label)
     risk = at_last_budget.risk.fillna(float("inf"))
-    kept = {min(group, key=lambda label: risk.get(label, float("inf"))): len(group) for group in members.values()}
-    named = {label: label if n == 1 else f"{label}, best of {n}" for label, n in kept.items()}
+    best_of_family = {
+        min(group, key=lambda label: risk.get(label, float("inf"))): len(group) for group in members.values()
+    }
+    named = {label: label if n == 1 else f"{label}, best of {n}" for label, n in best_of_family.items()}
     return {label: named.get(label, label) for label in labels if label in named or label == exact}

@@ -20,14 +20,14 @@ from approxmcmc.expansion.posterior import Posterior
 from approxmcmc.numerics.laplace_approximation import Laplace
 from approxmcmc.targets.groups.linked import WITHOUT_WARNINGS
 
-DRAWS = 8
-WIDER = 1.5
-ALONG_SCALE = 3.0
+DRAWS = 8  # points at which the error is compared, besides the mean and those along scales
+WIDER = 1.5  # factor of the standard deviations from which they are drawn: errors grow away from the mode
+ALONG_SCALE = 3.0  # standard deviations from the mean to the points along a scale
 DROP = 0.5 * ALONG_SCALE**2  # nats below the mode at that many standard deviations of a normal distribution
 FARTHEST = 2.0**8  # times the first distance
 MOST_GROUPS = 4000  # up to so many groups, all are checked
-MANY_STEPS = 30
-MOST_STEPS = 8
+MANY_STEPS = 30  # Newton steps in a group of the reference with twice as many nodes: far more than it needs
+MOST_STEPS = 8  # to which Newton steps are doubled if nodes alone do not suffice
 
 
 class Accuracy(NamedTuple):
@@ -47,11 +47,11 @@ def judge(target: Any, fit: Laplace | None, limit: float | None, nodes: Sequence
     fewer than 8. With ``limit=None`` the target is unchanged. `fit` is an approximate posterior, or None to make one.
     """
     fit = fit or _normal_fit(target)
-    # for set-up only
-    rng = np.random.default_rng(0)
     n_obs = target.n_obs
-    few = n_obs > MOST_GROUPS
-    groups = np.sort(rng.choice(n_obs, MOST_GROUPS, replace=False)) if few else np.arange(n_obs)
+    groups = np.arange(n_obs)
+    if n_obs > MOST_GROUPS:
+        # A fixed seed, and no stream of a chain: equal targets are judged alike, and no draw depends on this sample.
+        groups = np.sort(np.random.default_rng(0).choice(n_obs, MOST_GROUPS, replace=False))
     near = points(fit, target.scale_coordinates)
     far, shares = points_of_tails(target, fit, groups)
     thetas = np.vstack([near, far])
@@ -63,8 +63,8 @@ def judge(target: Any, fit: Laplace | None, limit: float | None, nodes: Sequence
     while limit is not None and changes.max() > limit and target.n_steps < MOST_STEPS:
         target.set_rule(n_steps=2 * target.n_steps)
         changes = changes_of_error(target, thetas, groups)
-    counts = weights > 0.0  # an infinite change where there is no posterior is no error
-    return Accuracy(float((weights[counts] * changes[counts]).max()), len(groups))
+    matters = weights > 0.0  # an infinite change where there is no posterior is no error, and inf * 0 would be NaN
+    return Accuracy(float((weights[matters] * changes[matters]).max()), len(groups))
 
 
 def points(fit: Laplace, scales: Sequence[int]) -> np.ndarray:
@@ -90,10 +90,10 @@ def points_of_tails(target: Any, fit: Laplace, groups: np.ndarray) -> tuple[np.n
     """
     better = _with_more_nodes(target)  # 16 nodes may err by several nats for a scale of 10
     log_prior = target.compile().log_prior
-    share = len(groups) / target.n_obs
+    sampled_share = len(groups) / target.n_obs
 
     def log_density(theta: np.ndarray) -> float:
-        return float(log_prior(theta) + terms_of(better, theta[None], groups).sum() / share)
+        return float(log_prior(theta) + terms_of(better, theta[None], groups).sum() / sampled_share)
 
     highest = log_density(fit.mode)
     thetas = []
@@ -111,6 +111,7 @@ def points_of_tails(target: Any, fit: Laplace, groups: np.ndarray) -> tuple[np.n
                 theta[j] += direction * distance
                 drop = highest - log_density(theta)
                 thetas.append(theta)
+                # f(r) / f(0) = exp(-drop) and r = deviations sd, so f(r) r / 2 over f(0) sd sqrt(2 pi) is this share.
                 deviations = ALONG_SCALE * distance / first
                 shares.append(min(1.0, math.exp(-drop) * deviations / math.sqrt(8.0 * math.pi)))
     return np.array(thetas).reshape((-1, fit.mode.size)), np.array(shares)
@@ -131,11 +132,12 @@ def changes_of_error(target: Any, thetas: np.ndarray, groups: np.ndarray) -> np.
     """
     sums = terms_of(target, thetas, groups)
     better = terms_of(_with_more_nodes(target), thetas, groups)
-    share = len(groups) / target.n_obs
+    sampled_share = len(groups) / target.n_obs
     error = np.where(np.isneginf(sums) & np.isneginf(better), 0.0, sums - better)
     change = error - error[0]
-    noise = 2.0 * np.sqrt(1.0 - share) * change.std(axis=1) * np.sqrt(len(groups))
-    total = (np.abs(change.sum(axis=1)) + noise) / share
+    # Two standard errors of the sum over the sample, without replacement; 0 if all groups are in it.
+    noise = 2.0 * np.sqrt(1.0 - sampled_share) * change.std(axis=1) * np.sqrt(len(groups))
+    total = (np.abs(change.sum(axis=1)) + noise) / sampled_share
     return np.where(np.isnan(total), np.inf, total)
 
 
@@ -153,4 +155,4 @@ def _normal_fit(target: Any) -> Laplace:
     """Return a normal distribution around the target's centre, with the size of the log posterior's curvature there."""
     values, vectors = np.linalg.eigh(-Posterior(target).at(target.center).hessian)
     cov = (vectors / np.maximum(np.abs(values), 1e-8)) @ vectors.T
-    return Laplace(target.center, cov, 0.0, 0, 0.0)
+    return Laplace(target.center, cov)

@@ -214,16 +214,16 @@ class ScalarLikelihood(RowLikelihood):
         """Return the batch function of the slopes: a loop over rows that calls ``derivatives``."""
         K = self.n_predictors
         m = self.n_responses
-        keep = [f"out[{k}, i] = found[{k}]" for k in range(K)]
-        statement = f"found = derivatives({arguments(K, m)})"
+        keep = [f"out[{k}, i] = numbers[{k}]" for k in range(K)]
+        statement = f"numbers = derivatives({arguments(K, m)})"
         return loop_over_rows(K, m, [statement, *keep], derivatives=self.derivatives)
 
     def expansion(self) -> Callable[..., None]:
         """Return the batch function of expansions: a loop over rows that calls ``loglik`` and ``derivatives``."""
         K = self.n_predictors
         m = self.n_responses
-        keep = [f"out[i, {1 + k}] = found[{k}]" for k in range(self.n_numbers - 1)]
-        lines = [f"out[i, 0] = loglik({arguments(K, m)})", f"found = derivatives({arguments(K, m)})", *keep]
+        keep = [f"out[i, {1 + k}] = numbers[{k}]" for k in range(self.n_numbers - 1)]
+        lines = [f"out[i, 0] = loglik({arguments(K, m)})", f"numbers = derivatives({arguments(K, m)})", *keep]
         return loop_over_rows(K, m, lines, loglik=self.loglik, derivatives=self.derivatives)
 
     def identity(self) -> str:
@@ -246,6 +246,8 @@ class ScalarLikelihood(RowLikelihood):
                 f"{speaker()}: derivatives must return a tuple of {K} slopes and {K * (K + 1) // 2} second "
                 f"derivatives, found shape {shape}"
             )
+        # Row 0 of the loop compares the slopes with differences of loglik, row k the derivatives of slope k with
+        # differences of this slope. `entry_of[j, k]` is the place of d^2 / d eta_j d eta_k in the user's tuple.
         entry_of = np.zeros((K, K), dtype=int)
         entry_of[np.triu_indices(K)] = np.arange(K, self.n_numbers - 1)
         labels = [f"eta_{k + 1}" for k in range(K)]
@@ -257,8 +259,8 @@ class ScalarLikelihood(RowLikelihood):
             def add_gradient(eta: np.ndarray, out: np.ndarray, entries: np.ndarray = entries) -> None:
                 out += np.array(self.derivatives(*eta, *responses))[entries]
 
-            called = f"{name}: row {k} of the second derivatives" if k else name
-            check_gradient(value, add_gradient, at, called, labels)
+            name_of_row = f"{name}: row {k} of the second derivatives" if k else name
+            check_gradient(value, add_gradient, at, name_of_row, labels)
 
 
 STEP = 5e-3  # step of differences in a predictor of size 1; as in `families.user.numerical_derivatives`
@@ -306,27 +308,31 @@ def differences(function: Callable[..., float], K: int, m: int) -> Callable[...,
 
 @cached_by_content(maxsize=16)
 def _difference_maker(K: int, m: int) -> Callable[..., Any]:
+    # Five-point rules of fourth order: f' = (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, and the like for f''. In the
+    # text, e_k are predictors, h_k their steps; a_k, b_k, c_k, d_k the values at +h_k, -h_k, +2h_k, -2h_k.
     names = [*(f"e{k}" for k in range(K)), *(f"y{k}" for k in range(m))]
 
-    def at(**steps: float) -> str:
+    def call_at(**steps: float) -> str:
         """Return as text the call of the function with each argument named in `steps` moved by so many steps."""
         moved = [f"{name} + {steps[name]} * h{name[1:]}" if name in steps else name for name in names]
         return f"at({', '.join(moved)})"
 
-    lines = [f"h{k} = {STEP} * (1.0 + abs(e{k}))" for k in range(K)] + [f"here = {at()}"]
+    lines = [f"h{k} = {STEP} * (1.0 + abs(e{k}))" for k in range(K)] + [f"middle = {call_at()}"]
     results = []
     for k in range(K):
-        one = f"e{k}"
-        lines += [f"{side}{k} = {at(**{one: step})}" for side, step in zip("abcd", (1.0, -1.0, 2.0, -2.0), strict=True)]
+        lines += [
+            f"{side}{k} = {call_at(**{f'e{k}': step})}"
+            for side, step in zip("abcd", (1.0, -1.0, 2.0, -2.0), strict=True)
+        ]
         results.append(f"(8.0 * (a{k} - b{k}) - (c{k} - d{k})) / (12.0 * h{k})")
     for k in range(K):
-        results.append(f"(16.0 * (a{k} + b{k}) - (c{k} + d{k}) - 30.0 * here) / (12.0 * h{k} * h{k})")
+        results.append(f"(16.0 * (a{k} + b{k}) - (c{k} + d{k}) - 30.0 * middle) / (12.0 * h{k} * h{k})")
         for j in range(k + 1, K):
             for name, step in (("near", 1.0), ("far", 2.0)):
-                one = f"e{k}"
-                other = f"e{j}"
-                same = f"{at(**{one: step, other: step})} + {at(**{one: -step, other: -step})}"
-                opposite = f"{at(**{one: step, other: -step})} + {at(**{one: -step, other: step})}"
+                first = f"e{k}"
+                second = f"e{j}"
+                same = f"{call_at(**{first: step, second: step})} + {call_at(**{first: -step, second: -step})}"
+                opposite = f"{call_at(**{first: step, second: -step})} + {call_at(**{first: -step, second: step})}"
                 lines.append(f"{name}{k}_{j} = {same} - ({opposite})")
             results.append(f"(16.0 * near{k}_{j} - far{k}_{j}) / (48.0 * h{k} * h{j})")
     body = "\n".join(f"        {line}" for line in lines)
