@@ -144,7 +144,7 @@ def _with_more(run_file: RunFile, draws: int | None) -> Settings:
     assert draws is not None
     if run_file.begun.chains:
         every = max(chain["every"] for chain in run_file.begun.chains)
-        kept = min(chain["done"][1] for chain in run_file.begun.chains)
+        kept = min(drawn for _, drawn in (chain["done"] for chain in run_file.begun.chains))
     else:  # the chains of a `WholeSampler` cannot resume
         every = int(run_file.trace["posterior"].attrs.get("thinned_by", 1))
         kept = run_file.trace["posterior"].sizes["draw"]

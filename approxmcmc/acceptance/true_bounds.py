@@ -11,7 +11,7 @@ and then, at the states that they visit.
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -53,13 +53,14 @@ def checked_differences(target: BoundedDifferencesTarget) -> CompiledDifferenceB
     bound = target.compile_difference_bound()
     if _CHECKED.get(target) is bound:
         return bound
-    for theta, proposed, reach, rows, differences, size in _looks(target, bound, _pairs(target)):
-        allowed = bound.rates[rows] * reach
-        worst, excess = _worst(differences, allowed, size)
+    for pair in _evaluated(target, bound.reach, bound.numbers, _pairs(target)):
+        allowed = bound.rates[pair.rows] * pair.bound
+        worst, excess = _worst(pair.differences, allowed, pair.scales)
         if excess > 0.0:
             raise InvalidInputError(
-                f"{speaker()}: the bound of the terms of {target!r} is false: between theta = {show(theta)} and "
-                f"{show(proposed)} the term of datum {rows[worst]} changes by {abs(differences[worst]):.4g}, and the "
+                f"{speaker()}: the bound of the terms of {target!r} is false: between theta = {show(pair.theta)} "
+                f"and {show(pair.proposed)} the term of datum {pair.rows[worst]} changes by "
+                f"{abs(pair.differences[worst]):.4g}, and the "
                 f"bound says {allowed[worst]:.4g} at most. Decisions would be wrong: give a larger bound, infinite "
                 "if none is known, or use ExactTest"
             )
@@ -74,20 +75,21 @@ def watch_differences(target: Any, bound: CompiledDifferenceBound) -> Callable[.
     """
 
     def check(start: np.ndarray, theta: np.ndarray, count: np.ndarray) -> bool:
-        for _, _, reach, rows, differences, size in _looks(target, bound, [(start, theta)]):
-            count[EVALUATIONS] += 2 * rows.size
-            count[VIOLATIONS] += _worst(differences, bound.rates[rows] * reach, size)[1] > 0.0
+        for pair in _evaluated(target, bound.reach, bound.numbers, [(start, theta)]):
+            _, excess = _worst(pair.differences, bound.rates[pair.rows] * pair.bound, pair.scales)
+            count[EVALUATIONS] += 2 * pair.rows.size  # each row at both states
+            count[VIOLATIONS] += excess > 0.0
         return True
 
     return check
 
 
-def _worst(differences: np.ndarray, allowed: np.ndarray, size: np.ndarray) -> tuple[int, float]:
+def _worst(differences: np.ndarray, allowed: np.ndarray, scales: np.ndarray) -> tuple[int, float]:
     """Return the index of the difference that exceeds its bound most, and by how much, minus what rounding explains.
 
     The excess is negative if all bounds hold; a NaN difference never exceeds its bound.
     """
-    excess = np.nan_to_num(np.abs(differences) - allowed - ROUNDING * size, nan=-np.inf)
+    excess = np.nan_to_num(np.abs(differences) - allowed - ROUNDING * scales, nan=-np.inf)
     worst = int(np.argmax(excess))
     return worst, float(excess[worst])
 
@@ -95,40 +97,58 @@ def _worst(differences: np.ndarray, allowed: np.ndarray, size: np.ndarray) -> tu
 def checked_range(target: BoundedTermsTarget) -> CompiledTermRange:
     """Return the target's bound on the range of its terms, after the same check as `checked_differences`."""
     bound = target.compile_term_range()
-    for theta, proposed, allowed, _, differences, size in _looks(target, bound, _pairs(target)):
-        largest_range = np.ptp(differences[np.isfinite(differences)]) if np.isfinite(differences).any() else 0.0
-        if largest_range > allowed + ROUNDING * size.max():
+    for pair in _evaluated(target, bound.term_range, bound.numbers, _pairs(target)):
+        finite = pair.differences[np.isfinite(pair.differences)]
+        largest_range = np.ptp(finite) if finite.size else 0.0
+        if largest_range > pair.bound + ROUNDING * pair.scales.max():
             raise InvalidInputError(
-                f"{speaker()}: the range of the terms of {target!r} is false: between theta = {show(theta)} and "
-                f"{show(proposed)} the changes of two terms differ by {largest_range:.4g}, and the bound says "
-                f"{allowed:.4g} at most. Give an upper bound of the largest minus the smallest change over all data, "
-                "or use ExactTest"
+                f"{speaker()}: the range of the terms of {target!r} is false: between theta = {show(pair.theta)} "
+                f"and {show(pair.proposed)} the changes of two terms differ by {largest_range:.4g}, and the bound says "
+                f"{pair.bound:.4g} at most. Give an upper bound of the largest minus the smallest change over all "
+                "data, or use ExactTest"
             )
     return bound
 
 
-def _looks(
-    target: Any, bound: CompiledDifferenceBound | CompiledTermRange, pairs: Iterable[tuple[np.ndarray, np.ndarray]]
-) -> Iterator[tuple[np.ndarray, np.ndarray, float, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield theta, theta', their bound, indices of rows, the rows' differences l_i, and scales of rounding.
+class EvaluatedPair(NamedTuple):
+    """The differences l_i of some rows between the states theta and theta', and what a bound says of this pair.
 
-    The bound is M of a difference bound, C of a range, both as in `contracts`. The scale of a row is 1 plus the
-    absolute values of its terms at both states. Pairs without a finite bound or with prior density 0 are left out. No
+    `bound` is M of a difference bound, C of a range, both as in `contracts`. `rows` are indices, `differences` their
+    l_i, and `scales` the sizes to which rounding is relative: 1 plus the absolute terms at both states; (rows,) each.
+    """
+
+    theta: np.ndarray
+    proposed: np.ndarray
+    bound: float
+    rows: np.ndarray
+    differences: np.ndarray
+    scales: np.ndarray
+
+
+def _evaluated(
+    target: Any,
+    bound_of: Callable[..., float],
+    numbers: np.ndarray,
+    pairs: Iterable[tuple[np.ndarray, np.ndarray]],
+) -> Iterator[EvaluatedPair]:
+    """Yield the pairs with their differences; ``bound_of(theta, proposed, numbers)`` is their bound.
+
+    Pairs without a finite bound or with prior density 0 are left out. No
     pair is yielded for a discrete target: its bounds are computed from its tables.
     """
     if isinstance(target, DiscreteTarget) or not isinstance(target, Target):
         return
     compiled = target.compile()
-    reach = bound[0]
     rows = np.unique(np.linspace(0, compiled.n_obs - 1, MOST_ROWS).astype(np.int64))
     for theta, proposed in pairs:
-        reached = reach(theta, proposed, bound.numbers)
-        if reached < np.inf and np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
+        bound = bound_of(theta, proposed, numbers)
+        if bound < np.inf and np.isfinite([compiled.log_prior(theta), compiled.log_prior(proposed)]).all():
             with np.errstate(all="ignore"):  # terms may overflow at distant states
                 before = _terms(compiled, theta, rows)
                 after = _terms(compiled, proposed, rows)
                 differences = after - before
-            yield theta, proposed, reached, rows, differences, 1.0 + np.abs(before) + np.abs(after)
+            scales = 1.0 + np.abs(before) + np.abs(after)
+            yield EvaluatedPair(theta, proposed, bound, rows, differences, scales)
 
 
 def _pairs(target: Any) -> Iterator[tuple[np.ndarray, np.ndarray]]:

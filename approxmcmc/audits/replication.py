@@ -115,8 +115,9 @@ def compile_replicate(test: CompiledTest, table: Evidence) -> Replicate:
     """
     loop: Any = by_threshold_form(test.threshold_form) if test.threshold_form else by_decision(test.decide)
     if not config.DISABLE_JIT:
-        ends = (VECTOR, INDICES, VECTOR, INDICES, VECTOR)
-        signature = nb.void(ADDRESSES, type_of(table), nb.float64, type_of(test.make_state()), *ends)
+        # thresholds, begins, log_ratios, count and value
+        arrays = (VECTOR, INDICES, VECTOR, INDICES, VECTOR)
+        signature = nb.void(ADDRESSES, type_of(table), nb.float64, type_of(test.make_state()), *arrays)
         loop = entry_point(kernel(_from_addresses(loop), signature, allocates=False), signature)
 
     def replicate(

@@ -17,6 +17,7 @@ import xarray as xr
 from approxmcmc.checkpoints.tables import Checkpoint, read_checkpoint, write_checkpoint
 from approxmcmc.checkpoints.when import Checkpoints
 from approxmcmc.contracts import LatentTarget, Target, Variables, content_hash
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.engine.checks import checked_integer, differences_of, of_another_type
 from approxmcmc.engine.compiler.code_version import code_version, version
 from approxmcmc.engine.files.whole_files import remove_leftovers
@@ -45,7 +46,8 @@ class RunFile:
     def reading(self) -> Iterator[None]:
         """Raise InvalidInputError that names the file for every error that a value from the file causes."""
         try:
-            yield
+            with speaking(""):  # the sentence becomes a part of the message below
+                yield
         except Exception as error:  # a forged value may have any type
             raise InvalidInputError(
                 f"{self.path} holds a checkpoint that does not fit this run: {error}. Copy it again, or remove it and "

@@ -35,6 +35,7 @@ import xarray as xr
 
 from approxmcmc.contracts import COUNT_NAMES, VALUE_NAMES
 from approxmcmc.contracts.arguments import is_number
+from approxmcmc.contracts.speaker import speaking
 from approxmcmc.engine.checks import checked_integer, of_another_type
 from approxmcmc.engine.files.checksums import has_checksum, why_damaged
 from approxmcmc.errors import InvalidInputError
@@ -124,7 +125,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
 def _naming(path: Path) -> Iterator[None]:
     """Raise InvalidInputError for every error: a forged field, which no checksum shows, may have any type."""
     try:
-        yield
+        with speaking(""):  # the sentence becomes a part of the message below
+            yield
     except Exception as error:
         raise InvalidInputError(
             f"{path} holds no complete checkpoint ({error!r}). Copy it again, or remove it and start a new run"

@@ -1,4 +1,4 @@
-"""Random streams: one family per chain, one generator per purpose.
+"""Random streams: one set per chain, one generator per purpose.
 
 The streams of chain k depend on the seed and on k alone, not on the number of chains, threads or chunks. Proposals,
 acceptance uniforms, data order, audits and starting points have separate generators, so an audit never shifts the

@@ -300,6 +300,8 @@ def check_gradient(
     claimed = np.ones(at.size)  # not zero: a gradient must add to what is there
     add_gradient(at, claimed)
     claimed -= 1.0
+    # Differences err by h^2 times a third derivative and by rounding of the value over h: relative to the coordinate,
+    # to the largest one, and to the value. A wrong sign or factor is larger by orders of magnitude.
     scale = np.abs(differences)
     allowed = 1e-4 * scale + 1e-6 * scale.max() + 1e-8 * (1.0 + abs(middle))
     excess = np.nan_to_num(np.abs(claimed - differences), nan=np.inf) / allowed

@@ -67,15 +67,15 @@ def linear_predictor(theta: np.ndarray, X: np.ndarray, order: np.ndarray, lo: in
     """
     for pair in range((hi - lo + 1) // 2):
         i = lo + 2 * pair
-        there = min(lo + 2 * pair + 1, hi - 1)
+        next_i = min(i + 1, hi - 1)
         row = X[datum_at(order, i)]
-        other = X[datum_at(order, there)]
-        eta = eta_other = 0.0
+        next_row = X[datum_at(order, next_i)]
+        eta = next_eta = 0.0
         for j in range(theta.shape[0]):
             eta += row[j] * theta[j]
-            eta_other += other[j] * theta[j]
+            next_eta += next_row[j] * theta[j]
         out[i - lo] = eta
-        out[there - lo] = eta_other
+        out[next_i - lo] = next_eta
 
 
 @compiled(fastmath=set(BATCH_FASTMATH))
@@ -109,9 +109,9 @@ def make_linear_log_terms(loglik_eta: Callable[[float, float], float]) -> Callab
         if order.shape[0] == 0:
             # A slice from 0, because the compiler cannot exclude that an index lo + i is negative. If `out` and y are
             # neighbours in memory, its check that they do not overlap would then fail, and the loop would be scalar.
-            here = y[lo:hi]
+            y_of_rows = y[lo:hi]
             for i in range(hi - lo):
-                out[i] = loglik_eta(out[i], here[i])
+                out[i] = loglik_eta(out[i], y_of_rows[i])
             return
         responses = np.empty(hi - lo, y.dtype)
         for position in range(lo, hi):
@@ -136,11 +136,11 @@ def make_linear_terms_at_both(loglik_eta: Callable[[float, float], float]) -> Ca
     ) -> None:
         X, y = data
         linear_predictors(theta, proposed, X, lo, hi, current, candidate)
-        here = y[lo:hi]
+        y_of_rows = y[lo:hi]
         for i in range(hi - lo):
-            current[i] = loglik_eta(current[i], here[i])
+            current[i] = loglik_eta(current[i], y_of_rows[i])
         for i in range(hi - lo):
-            candidate[i] = loglik_eta(candidate[i], here[i])
+            candidate[i] = loglik_eta(candidate[i], y_of_rows[i])
 
     return linear_terms_at_both
 
@@ -214,14 +214,14 @@ def subtract(current: np.ndarray, candidate: np.ndarray, out: np.ndarray) -> int
         return FINITE
     outcome = FINITE
     for i in range(current.shape[0]):
-        now = current[i]
-        then = candidate[i]
-        if then == -math.inf:
+        term = current[i]
+        proposed_term = candidate[i]
+        if proposed_term == -math.inf:
             return IMPOSSIBLE
-        if now == -math.inf and not math.isnan(then):
+        if term == -math.inf and not math.isnan(proposed_term):
             outcome = CERTAIN
-            now = then
-        out[i] = then - now
+            term = proposed_term  # the difference is written as 0; a NaN stays one
+        out[i] = proposed_term - term
     return outcome
 
 

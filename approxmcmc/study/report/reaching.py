@@ -84,18 +84,18 @@ def time_to(tolerance: float, curve: "pd.DataFrame") -> tuple[Interval, str]:
     else:
         how = EXTRAPOLATED
     beyond = [_beyond(tolerance, times, last, end) for end in ("", "_lower", "_upper")]
-    seconds = [other if math.isinf(end) else end for end, other in zip(ends, beyond, strict=True)]
+    seconds = [later if math.isinf(end) else end for end, later in zip(ends, beyond, strict=True)]
     return Interval(*seconds), how
 
 
-def _stays_below(square: float, times: np.ndarray, risks: np.ndarray) -> float:
+def _stays_below(level: float, times: np.ndarray, risks: np.ndarray) -> float:
     """Return when a curve falls below a level for good, on a line between its points in logarithms.
 
     Infinite if it ends above, NaN if it is unknown.
     """
     if np.isnan(risks).any():
         return math.nan
-    above = np.flatnonzero(risks > square)
+    above = np.flatnonzero(risks > level)
     if not len(above):
         return float(times[0])
     k = int(above[-1])
@@ -104,7 +104,7 @@ def _stays_below(square: float, times: np.ndarray, risks: np.ndarray) -> float:
     next_risk = float(risks[k + 1])
     if next_risk <= 0.0:  # not on a log scale
         return float(times[k + 1])
-    share = math.log(risks[k] / square) / math.log(risks[k] / next_risk)
+    share = math.log(risks[k] / level) / math.log(risks[k] / next_risk)
     return float(times[k] * (times[k + 1] / times[k]) ** share)
 
 

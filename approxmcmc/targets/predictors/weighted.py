@@ -134,17 +134,17 @@ def weighted(
     loglik: Callable[[float, float], float], derivatives: Callable[[float, float], tuple[float, float]]
 ) -> tuple[Callable[..., float], Callable[..., tuple[float, float]]]:
     """Return the term ``w loglik(eta, y)`` as a function of eta and y + w i, and its first two derivatives in eta."""
-    at = compiled(loglik)
-    slopes = compiled(derivatives)
+    plain_term = compiled(loglik)
+    plain_derivatives = compiled(derivatives)
 
     def term(eta: float, y: complex) -> float:
-        return y.imag * at(eta, y.real)
+        return y.imag * plain_term(eta, y.real)
 
-    def both(eta: float, y: complex) -> tuple[float, float]:
-        first, second = slopes(eta, y.real)
+    def weighted_derivatives(eta: float, y: complex) -> tuple[float, float]:
+        first, second = plain_derivatives(eta, y.real)
         return y.imag * first, y.imag * second
 
-    return term, both
+    return term, weighted_derivatives
 
 
 class WeightedLikelihood(WithWeights):
