@@ -70,6 +70,7 @@ def test_text_of_the_examples_begins_below_its_mark():
         assert not re.findall(r"^# ?%% *\S.*$", script.read_text(encoding="utf-8"), flags=re.MULTILINE), script.name
 
 
+@pytest.mark.thorough
 def test_the_picture_of_the_house_names_every_room():
     """The directive draws it when the pages are built, and refuses another set of rooms."""
     house = runpy.run_path(str(DOCS / "_extensions" / "house.py"))

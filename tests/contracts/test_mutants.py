@@ -1,5 +1,7 @@
 """The table of the mutants' tests is whole."""
 
+import pytest
+
 from tests.mutants.tables import (
     ROOT,
     files_naming,
@@ -10,6 +12,7 @@ from tests.mutants.tables import (
 )
 
 
+@pytest.mark.thorough
 def test_every_module_has_tests_that_exist():
     table = mapped_tests()
     assert set(table) == set(modules()) and all(table.values())

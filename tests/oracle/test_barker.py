@@ -78,9 +78,14 @@ def differs(case: str) -> bool:
     return not (same_draws and np.array_equal(trace.sample_stats["datapoints_touched"].values[0], read))
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=pytest.mark.recompiles if case == "asymmetric" else ()) for case in CASES]
-)
+MARKS = {
+    "asymmetric": [pytest.mark.recompiles, pytest.mark.thorough],
+    "ragged": [pytest.mark.thorough],
+    "tempered": [pytest.mark.thorough],
+}
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, marks=MARKS.get(case, ())) for case in CASES])
 def test_chains_equal_the_textbook(case):
     assert not differs(case)
 

@@ -389,7 +389,7 @@ def test_no_bound_of_a_metropolis_pairing_is_below_the_truth(test, seed, scale):
     np.testing.assert_allclose(found["stationary"].values, law, atol=1e-9)
 
 
-@pytest.mark.parametrize("scan", ["systematic", "random"])
+@pytest.mark.parametrize("scan", [pytest.param("systematic", marks=pytest.mark.thorough), "random"])
 @given(seed=st.integers(0, 2**32 - 1), scale=st.floats(0.05, 1.0), epsilon=st.floats(0.01, 0.5))
 @settings(max_examples=8, deadline=None, derandomize=True)
 def test_no_bound_of_a_gibbs_pairing_is_below_the_truth(scan, seed, scale, epsilon):

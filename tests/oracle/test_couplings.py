@@ -153,7 +153,7 @@ def by_sites(rule):
     return points, P.to_numpy(), joint_law(step, points, breaks)
 
 
-@pytest.mark.parametrize("rule", ["metropolis", "barker"])
+@pytest.mark.parametrize("rule", ["metropolis", pytest.param("barker", marks=pytest.mark.thorough)])
 class TestSingleSite:
     """Metropolis-Hastings one site at a time."""
 

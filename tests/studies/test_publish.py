@@ -74,6 +74,7 @@ def test_the_page_has_an_interval_with_every_estimate(made):
         assert "\n\n" not in block  # a blank line would end it
 
 
+@pytest.mark.thorough
 def test_the_page_opens_with_its_picture_and_its_answer_in_words(made):
     _, page = made
     opening, rest = page.split("\n## ", 1)

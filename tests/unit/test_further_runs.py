@@ -99,6 +99,7 @@ def test_a_run_that_passes_is_the_only_one():
     assert trace["posterior"].attrs == before and "further_runs" not in before
 
 
+@pytest.mark.thorough
 def test_lost_chains_start_at_new_points_and_the_others_stay():
     lost = trace_of(shift=SEPARATE, lp=-np.array([0.0, 0.0, 0.0, 400.0]))
     trace, block, plans = runs_of(plan(), lost, lost, trace_of())

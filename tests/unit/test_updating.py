@@ -49,6 +49,7 @@ def test_an_update_has_the_posterior_of_all_rows_and_a_history(rows):
     assert trace["posterior"].attrs["setup_likelihood_evaluations"] == 0  # no pass checks the starts
 
 
+@pytest.mark.thorough
 def test_rows_that_do_not_fit_are_reported_with_their_day(rows):
     X, y = rows
     trace, split = first_run(X, y)
@@ -61,6 +62,7 @@ def test_rows_that_do_not_fit_are_reported_with_their_day(rows):
     assert amc.diagnose(trace).set_index("check").loc["fit of new rows", "where"] == "block Friday"
 
 
+@pytest.mark.thorough
 def test_a_new_centre_when_it_pays_or_is_asked_for(rows, monkeypatch):
     X, y = rows
     trace, split = first_run(X, y)

@@ -133,6 +133,7 @@ def traces():
     return {value: amc.sample(TARGET, TESTED.with_epsilon(value), **length) for value in (0.0, 0.3)}
 
 
+@pytest.mark.thorough
 def test_a_list_of_chains_is_audited_as_one_run_is(traces):
     found = bounds.perturbation([traces[0.3]] * 2, TARGET, TESTED, n_audits=40, replications=4, random_seed=1)
     assert found["n_audits"].item() == 40 and found["w4"].item() > found["w4_estimate"].item() > 0.0

@@ -76,6 +76,7 @@ def test_layout(form):
     assert told.attrs["form"] == form and int(told.n_audits) == 40
 
 
+@pytest.mark.thorough
 def test_audits_alone_know_the_test():
     assert np.isfinite(found("audit").delta).all() and float(found("audit").tv_bound) > 0.0
     assert np.isnan(found("drift").delta).all() and np.isnan(found("drift").tv_bound)

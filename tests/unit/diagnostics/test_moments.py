@@ -26,6 +26,7 @@ FORMS = {
 }  # fmt: skip
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:The coordinates of 'beta' are matched by position")
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_is_judged_as_the_closed_form(form):

@@ -311,6 +311,7 @@ def test_weights_and_log_weights_give_the_weighted_mean(kind):
     assert (abs(found) < 0.01).all()  # .25 if the weights are ignored
 
 
+@pytest.mark.thorough
 def test_a_padded_chain_counts_until_its_end():
     """As the same chains in traces of their own."""
     whole = padded()

@@ -52,6 +52,7 @@ def test_columns_are_in_posterior_standard_deviations(gold):
     assert np.isinf(table["to_tenth_sd"])  # the bias of one mean is .5, of the three together .29
 
 
+@pytest.mark.thorough
 def test_a_tenth_of_a_standard_deviation_needs_a_hundred_independent_draws(gold):
     """With 200 replicates the interval is narrow; false_fail: 1e-3 by that of the estimate, of sd 10 %."""
     table = compare_samplers({"exact": runs(1, chains=200)}, gold, n_bootstrap=200).loc["exact"]
@@ -61,6 +62,7 @@ def test_a_tenth_of_a_standard_deviation_needs_a_hundred_independent_draws(gold)
     assert few["to_tenth_sd_lower"] < 1.0 < few["to_tenth_sd_upper"]
 
 
+@pytest.mark.thorough
 def test_more_draws_do_not_shorten_a_warm_up(gold):
     """Where the first draw is ready a second later, a tenth of a standard deviation takes a second more."""
     trace = runs(1)
@@ -75,6 +77,7 @@ def test_more_draws_do_not_shorten_a_warm_up(gold):
     assert needed[0][0] == pytest.approx(1.0, rel=0.5)
 
 
+@pytest.mark.thorough
 def test_coordinates_in_another_order_are_compared_by_label(gold):
     trace = runs(1)
     swapped = trace.isel(coef=[2, 0, 1])

@@ -205,6 +205,7 @@ def test_an_ensemble_is_one_estimate_in_one_time():
     assert float(curves["time"][-1]) == pytest.approx(1.0)
 
 
+@pytest.mark.thorough
 def test_libraries_of_ensembles_are_known():
     def by_arviz(values):
         return az.from_dict({"posterior": by_variable(values)}, attrs={"posterior": {"inference_library": "emcee"}})

@@ -271,6 +271,7 @@ class TestHashes:
             found.add(content_hash(array))
         assert len(found) == 1
 
+    @pytest.mark.thorough
     def test_one_bit_anywhere_changes_it(self, large):
         array = np.arange(300.0)
         hashes = {content_hash(array)}

@@ -61,6 +61,7 @@ def of_the_test(x):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("home", "is_content"), [("pytensor.made_up", False), ("my_module", True)])
 def test_only_overloads_of_the_user_are_content(home, is_content):
     """A library declares its own when it is imported, which may be after the first plan of a study."""

@@ -29,6 +29,7 @@ def text(graphs):
     return debugprint(graphs, print_type=True, file="str")
 
 
+@pytest.mark.thorough
 def test_graphs_are_those_of_pymc():
     model = model_of_scales()
     assert text(log_density(model)) == text(model.logp())  # hashes of models are hashes of this text

@@ -152,6 +152,7 @@ def test_who_asks_for_it_gets_the_reason():
         amc.from_pymc(make(), integrate=True)
 
 
+@pytest.mark.thorough
 def test_parameters_that_all_rows_read_are_not_named_as_effects():
     """A covariance of effects, and coefficients of a design, are not normal, but they are no effects either."""
     with pm.Model() as model:

@@ -49,8 +49,6 @@ def test_rows_alone_equal_rows_of_the_whole(regression):
     assert compiled.log_prior(theta) == pytest.approx(prior, abs=1e-9)
 
 
-@pytest.mark.core
-@pytest.mark.compiles_anew  # PyTensor's product of a matrix and a vector holds an address, which no file can keep
 def test_draws_come_back_as_from_pm_sample(regression):
     _, target = regression
     start = {"beta": [0.5, -0.2, 0.1], "sigma": 1.0}

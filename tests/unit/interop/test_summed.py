@@ -482,6 +482,7 @@ def test_a_run_stores_indicators_under_the_names_of_the_model(rng):
     assert dict(some["z"].sizes) == {"chain": 2, "draw": 50, "obs": 2} and "share" not in some
 
 
+@pytest.mark.thorough
 def test_data_have_the_dims_of_the_users_model(rng):
     """States of groups with dims lie along an axis of the terms that the user's rows do not have."""
     group = np.arange(12) % 3
@@ -503,6 +504,7 @@ def test_data_have_the_dims_of_the_users_model(rng):
     assert trace["posterior"]["k"].dims == ("chain", "draw", "site")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("read", [{}, {"integrate": False, "structure": False}], ids=["found", "as a graph"])
 def test_rows_that_depend_on_no_parameter_are_rows(read, rng):
     """A design of zeros, as of a category without rows, leaves no parameter in the graph of the rows."""
@@ -514,6 +516,7 @@ def test_rows_that_depend_on_no_parameter_are_rows(read, rng):
     assert amc.from_pymc(model, **read).n_obs == 12
 
 
+@pytest.mark.thorough
 def test_as_many_groups_as_the_longest_has_rows(rng):
     """The padded rows would be square, and it would be ambiguous which axis counts groups."""
     group = np.arange(7) % 3

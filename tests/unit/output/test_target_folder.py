@@ -64,7 +64,9 @@ def test_all_families_come_back(family, design, tmp_path, rng):
     check_family(family, design, tmp_path / "target", rng)
 
 
-@pytest.mark.parametrize("kind", EXPANDED)
+@pytest.mark.parametrize(
+    "kind", [*(pytest.param(kind, marks=pytest.mark.thorough) for kind in EXPANDED[:-1]), EXPANDED[-1]]
+)
 def test_a_target_that_grows_from_day_to_day(kind, tmp_path, rng):
     model = Growing(kind, rng)
     folder = tmp_path / "target"

@@ -102,6 +102,7 @@ def test_groups_hold_what_was_predicted_and_found(trace):
     assert points["y"].item() == pytest.approx(found, rel=1e-12)
 
 
+@pytest.mark.thorough
 def test_the_law_of_the_statistic_is_that_of_samples_without_replacement(trace, rng):
     """false_fail: two z-tests at 5 standard errors each, below 2e-6; sqrt(n / N) in the mean is off by over 10."""
     collection = amc.plot_statistic(

@@ -67,6 +67,7 @@ def test_plot_cost_draws_on_every_backend(backend):
         assert set(collection.viz[visual].data_vars) == set(collection.viz["line"].data_vars), visual
 
 
+@pytest.mark.thorough
 def test_each_curve_keeps_its_own_grid(curves):
     collection = plot_risk(curves, backend="none")
     for name, expected in curves.items():
@@ -111,6 +112,7 @@ def test_one_curve_alone_has_no_legend(curves):
     assert "legend" not in plot_risk(curves["exact"], backend="none").viz.children
 
 
+@pytest.mark.thorough
 def test_no_names_are_the_default_as_in_arviz(curves):
     assert set(plot_risk(curves, var_names=None, backend="none").viz["line"].data_vars) == {"risk"}
     table = cost_table({0.0: fake_trace(np.zeros((2, 20))), 0.1: fake_trace(np.zeros((2, 20)))})

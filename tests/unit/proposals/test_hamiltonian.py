@@ -81,6 +81,7 @@ def sample(proposal, monkeypatch, *, tune, draws=5, test=None, target=None):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 def test_what_tuning_finds_too_hot_ends_the_chain_with_advice(monkeypatch):
     with pytest.warns(

@@ -225,6 +225,7 @@ def test_other_settings_are_sampled_anew(sampler, tmp_path, change):
     assert len(sampler) == 2
 
 
+@pytest.mark.thorough
 def test_other_data_and_another_twin_are_sampled_anew(sampler, tmp_path):
     class Corrected(FakeTarget):
         def to_pymc(self):
@@ -351,6 +352,7 @@ def test_runs_that_are_only_too_short_are_extended(sampler, tmp_path):
     assert tree["posterior"].attrs["gates_passed"] == 1
 
 
+@pytest.mark.thorough
 def test_a_longer_gold_standard_continues_a_shorter_one(sampler, tmp_path):
     how = {"draws": 1000, "chains": 4, "gates": GATES, "cache_dir": tmp_path}
     short = reference_posterior(logistic(), **how)

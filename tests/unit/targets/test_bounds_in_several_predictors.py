@@ -79,6 +79,7 @@ def test_residuals_stay_within_their_bounds(name, order, rng):
     assert 0.001 < excess <= 1.0 + 1e-6  # not so loose that a wrong bound would pass
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["gamma", "softmax", "ordered logit"])
 def test_a_bound_of_the_wrong_order_is_found(name, rng, monkeypatch):
     """Planted: bounds of second derivatives in place of third ones, far from the centre."""

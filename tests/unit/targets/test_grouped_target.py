@@ -201,6 +201,7 @@ def test_weights_must_be_positive():
         data.target(n_nodes=8, weights=np.arange(11))
 
 
+@pytest.mark.thorough
 @pytest.mark.recompiles
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_a_shape_may_be_a_parameter(sign):
@@ -513,6 +514,7 @@ def groups_of(table):
     return target
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("start", [(6.0, -4.0, 3.0, 2.0), (-8.0, 5.0, 5.0, -2.0)])
 def test_a_search_for_the_mode_expands_where_values_rise_and_takes_the_same_steps(start, monkeypatch):
     target = Data("logit, large scale", [2, 3, 5, 8, 13]).target()

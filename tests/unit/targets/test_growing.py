@@ -178,6 +178,7 @@ def check_random_split(kind: str, changes: int, rng: np.random.Generator) -> Any
 KINDS = ["plain", "merged", "expanded", "first order", "influential"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_splits(kind, rng):
     for _ in range(2):

@@ -167,6 +167,7 @@ def test_the_twin_of_pymc_is_recognised_with_its_weights(name):
             np.testing.assert_array_equal(found.weights, weights)
 
 
+@pytest.mark.thorough
 def test_normal_rows_of_pymc_with_weights_are_recognised(rng):
     """Their scale is a parameter, so a weight is no precision."""
     import pymc as pm
