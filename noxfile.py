@@ -234,7 +234,7 @@ def tests_all(session: nox.Session) -> None:
 
 MINUTES = Path("docs/minutes.toml")
 README = Path("README.md")
-SAID = re.compile(r"(they take )\d+( and )\d+( minutes after the installation)")
+SAID = re.compile(r"(they take )\d+(\s+and )\d+(\s+minutes after the installation)")
 HEAD = """\
 # README's commands in an empty home: minutes on the clock, minutes of processor, cores; without the installation.
 # Written by `nox -s minutes`; tests/contracts/test_minutes.py holds README to it.
