@@ -44,7 +44,7 @@ from approxmcmc.sampling.progress import progress
 if TYPE_CHECKING:
     import xarray as xr
 
-N_BOOTSTRAP = 1000
+N_BOOTSTRAP = 1000  # resamples of the couplings, for the interval
 TIMES = 60  # points of the reported curve
 
 
@@ -167,13 +167,15 @@ def coupling_bound(
     tau = np.asarray(meeting_times, dtype=np.int64)
     last = max(1, int(tau.max()) - lag)
     times = np.unique(np.linspace(0, last, TIMES).astype(np.int64)) if times is None else np.asarray(times)
-    each = np.maximum(0, -(-(tau[:, None] - lag - times) // lag)).astype(np.float64)
-    bound = each.mean(axis=0)
+    # max(0, ceil((tau - L - t) / L)) of each coupling at each time; ceil(x / L) = -(-x // L) of integers.
+    summands = np.maximum(0, -(-(tau[:, None] - lag - times) // lag)).astype(np.float64)
+    bound = summands.mean(axis=0)
+    # A bootstrap by how often each coupling is drawn, with a fixed seed: the same couplings give the same interval.
     weights = np.random.default_rng(0).multinomial(len(tau), np.full(len(tau), 1.0 / len(tau)), size=N_BOOTSTRAP)
     tail = 0.5 * (1.0 - confidence)
-    lower, upper = np.quantile(weights @ each / len(tau), [tail, 1.0 - tail], axis=0)
+    lower, upper = np.quantile(weights @ summands / len(tau), [tail, 1.0 - tail], axis=0)
     # A bootstrap of zeros is zero and ignores rare couplings that have not met yet, so use the limit of their share.
-    upper = np.maximum(upper, clopper_pearson((each > 0.0).sum(axis=0), len(tau), confidence)[1])
+    upper = np.maximum(upper, clopper_pearson((summands > 0.0).sum(axis=0), len(tau), confidence)[1])
     unmet = 0 if max_steps is None else int((tau > max_steps).sum())
     C, rho = geometric_majorant(times, bound)
     usable = unmet == 0 and math.isfinite(C)
@@ -201,10 +203,10 @@ def geometric_majorant(times: np.ndarray, bound: np.ndarray) -> tuple[float, flo
     C is for the norm of signed measures, twice d_v. Only points of at least 0.01 min(1, largest bound) enter the fit.
     Both are NaN with fewer than three such points, or if the fitted line does not fall.
     """
-    kept = (bound > 0.0) & (bound >= 0.01 * min(1.0, bound.max()))
-    if kept.sum() < 3:
+    fitted = (bound > 0.0) & (bound >= 0.01 * min(1.0, bound.max()))
+    if fitted.sum() < 3:
         return math.nan, math.nan
-    slope = float(np.polyfit(times[kept], np.log(bound[kept]), 1)[0])
+    slope = float(np.polyfit(times[fitted], np.log(bound[fitted]), 1)[0])
     if not slope < 0.0:
         return math.nan, math.nan
     positive = bound > 0.0

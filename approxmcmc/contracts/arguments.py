@@ -150,8 +150,9 @@ def naming_the_arguments[**P, R](function: Callable[P, R]) -> Callable[P, R]:
         return type(args[0]).__name__ if is_method else defined_in
 
     def check(owner: str, arguments: Mapping[str, Any]) -> None:
-        for name in arguments.keys() & annotations.keys():
-            value = arguments[name]
+        for name, value in arguments.items():  # in this order: of two wrong arguments the first is named
+            if name not in annotations:
+                continue
             if value is not signature.parameters[name].default:
                 check_argument(owner, name, value, annotations[name])
 

@@ -10,8 +10,8 @@ from approxmcmc.datasets.source import Arrays, Download, Source, or_stand_in
 from approxmcmc.datasets.synthetic import synthetic_categories
 from approxmcmc.engine.extras import extra
 
-N_FEATURES = 123
-N_TRAIN = 32_561
+N_FEATURES = 123  # columns of a9a; its file has bits in whole bytes, 128 of them
+N_TRAIN = 32_561  # rows of a9a for training: OpenML's table has them first, then the test rows
 # Levels of the fourteen attributes behind the columns; numeric attributes are cut at their quintiles.
 LEVELS = (5, 8, 5, 16, 5, 7, 14, 6, 5, 2, 2, 2, 5, 41)
 
@@ -148,8 +148,8 @@ def firings_stand_in(n: int = 20_000) -> Dataset:
     return synthetic_categories(n, 12, (10,), ones=0.1, title="ijcnn1", seed=2001)
 
 
-def _load(data: Source, url: str) -> Dataset:
-    (X_train, y_train, X_test, y_test), provenance = data.find(url)
+def _load(data: Source, place: str) -> Dataset:
+    (X_train, y_train, X_test, y_test), provenance = data.find(place)
     return standardised_dataset(
         data.title,
         Columns(X_train.astype(np.float64), tuple(f"x{j}" for j in range(1, X_train.shape[1] + 1))),

@@ -147,8 +147,8 @@ def residual_range(
         """Return the bound in units of L = `units`, and its mean between draws."""
 
         def largest_of(lo: int, hi: int) -> np.ndarray:
-            these = slice(lo, hi) if rows is None else rows[lo:hi]
-            block_of_rows = expansion.around(center, units, these)
+            indices = slice(lo, hi) if rows is None else rows[lo:hi]
+            block_of_rows = expansion.around(center, units, indices)
             spread = np.sqrt(squared_lengths(block_of_rows.directions))
             moved = np.abs(expansion.shifts(block_of_rows, numbers[lo:hi]))
             moved[moved <= ROUNDING] = 0.0  # Taylor's own
@@ -159,9 +159,9 @@ def residual_range(
         kernel, constants = reach_along_path(twice, math.inf, center, units)
         return CompiledTermRange(kernel, constants), float(changes_between(draws, kernel, constants).mean())
 
-    of_law, between_draws = in_units(cholesky)
+    of_pilot, between_draws = in_units(cholesky)
     of_parameters, between_draws_of_parameters = in_units(np.eye(len(center)))
-    return of_law if between_draws <= between_draws_of_parameters else of_parameters
+    return of_pilot if between_draws <= between_draws_of_parameters else of_parameters
 
 
 def changes_between(draws: np.ndarray, kernel: Any, constants: np.ndarray) -> np.ndarray:
@@ -204,21 +204,21 @@ def rates_of_rows(
     rates = np.empty((len(places), len(numbers)), dtype=np.float32)
 
     def block(lo: int, hi: int) -> bool:
-        these = slice(lo, hi) if rows is None else rows[lo:hi]
+        indices = slice(lo, hi) if rows is None else rows[lo:hi]
         shifts = np.zeros((hi - lo, 2))  # 0 for Taylor's own coefficients, which those of several predictors are
         if design.n_predictors == 1:
-            block_of_rows = expansion.around(center, units, these)
+            block_of_rows = expansion.around(center, units, indices)
             eta = block_of_rows.eta[None]
             covariances = squared_lengths(block_of_rows.directions)[:, None, None]
             if averaged:
                 shifts = expansion.shifts(block_of_rows, numbers[lo:hi])
                 shifts[np.abs(shifts) <= ROUNDING] = 0.0
         else:
-            eta = design.eta(center, these)
-            covariances = design.covariances(units, these)
+            eta = design.eta(center, indices)
+            covariances = design.covariances(units, indices)
         of_shifts = rates_of_shifts(shifts, covariances[:, 0, 0])
         for k, farthest in enumerate(places):
-            forms = target.forms_within(order + 1, eta, these, covariances, farthest)
+            forms = target.forms_within(order + 1, eta, indices, covariances, farthest)
             exact = np.maximum(forms / math.factorial(order + 1), of_shifts) + ROUNDING
             # Single precision takes half of the memory, and rounded upwards it is still a bound. For an infinite one
             # see `refuse_infinite`.

@@ -100,19 +100,19 @@ class ParquetFolder(DataSource):
                     f"ParquetFolder.new_rows: {name}, whose rows the target has, {what}; bring it back, or make the "
                     "target again from all files, or remove its block with target.remove(block)"
                 )
-        new = [k for k, (name, _, _) in enumerate(self.files) if name not in old]
-        if not new:
+        new_files = [k for k, (name, _, _) in enumerate(self.files) if name not in old]
+        if not new_files:
             raise InvalidInputError("ParquetFolder.new_rows: there is no file that the target does not have")
-        fresh = copy.copy(self)
-        chosen = [k for k, file in enumerate(self._file_of_group) if file in set(new)]
-        counts = np.diff(self.offsets)[chosen]
-        fresh._groups = [self._groups[k] for k in chosen]
-        fresh._file_of_group = [new.index(self._file_of_group[k]) for k in chosen]
-        fresh.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        fresh.files = tuple(self.files[k] for k in new)
-        fresh._state = content_hash(fresh.files)
-        fresh._labels = {}
-        return fresh
+        only_new = copy.copy(self)
+        new_groups = [k for k, file in enumerate(self._file_of_group) if file in new_files]
+        counts = np.diff(self.offsets)[new_groups]
+        only_new._groups = [self._groups[k] for k in new_groups]
+        only_new._file_of_group = [new_files.index(self._file_of_group[k]) for k in new_groups]
+        only_new.offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        only_new.files = tuple(self.files[k] for k in new_files)
+        only_new._state = content_hash(only_new.files)
+        only_new._labels = {}
+        return only_new
 
     def fingerprint(self) -> str:
         """Return a hash of the files' names, sizes and modification times."""
@@ -160,8 +160,7 @@ class ParquetFolder(DataSource):
             if column.null_count and common.kind in "iub":
                 raise InvalidInputError(
                     f"ParquetFolder: column {name!r} has {column.null_count} missing value(s) in row group {block}; "
-                    "drop or "
-                    "impute these rows"
+                    "drop or impute these rows"
                 )
             rows[:, j] = column.to_numpy()
         return rows

@@ -79,7 +79,6 @@ def _estimate(study: Declaration, name: str, setting: Setting, run: "xr.DataTree
     if isinstance(sampler, WholeSampler):
         sampler = None  # it has no steps to audit: the draws are judged as those from elsewhere
         run = without_origin(run)
-    how: dict[str, Any] = {"n_audits": asked.n_audits, "seconds": asked.seconds, "form": asked.form}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SamplingWarning)  # the verdict reports the same problems
         return bias(
@@ -89,8 +88,10 @@ def _estimate(study: Declaration, name: str, setting: Setting, run: "xr.DataTree
             asked.estimands,
             kernel=None if asked.kernel is None else asked.kernel(target),
             max_steps=asked.max_steps,
+            n_audits=asked.n_audits,
+            seconds=asked.seconds,
+            form=asked.form,
             random_seed=seed,
-            **how,
         )
 
 

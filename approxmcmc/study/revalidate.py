@@ -63,7 +63,8 @@ def revalidate(
         if record is None or record["status"] != "done" or record["code_version"] == plan.code_version:
             continue
         trace = store.trace(record["key"])
-        # The draws of a fit are matched to its moments, all together.
+        # Draws of a fitted approximation are shifted and scaled together, so that their moments are its moments: fewer
+        # draws would be others.
         count = record["draws"] if is_approximation(trace) else min(draws, record["draws"])
         _, again = repeat(plan, cell, count, sample=sample)
         equal = again is not None and equal_draws(trace, again, count)

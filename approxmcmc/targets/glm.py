@@ -17,7 +17,7 @@ from approxmcmc.targets.predictors.design import Design
 from approxmcmc.targets.predictors.predictive import ResponsesOfUser, RowsOfDesign
 
 BOUNDS = ("slope_bound", "second_derivative_bound", "third_derivative_bound")
-STEP = 0.5
+STEP = 0.5  # of the grid, and of the differences
 GRID = np.arange(-6.0, 6.0 + STEP, STEP)  # predictors at which given bounds are checked
 ROUNDING = 16.0 * np.finfo(np.float64).eps  # relative rounding error of a term
 
@@ -165,14 +165,15 @@ class GLMTarget(FamilyRegression):
         for order in (k for k, is_known in enumerate(given_bounds, 1) if is_known):
             centers = GRID[: GRID.size - order] + 0.5 * order * STEP
             name, bounds = self._bounds_around(order, centers, y)
-            slopes = np.abs(np.diff(terms, order)) / STEP**order
+            derivatives = np.abs(np.diff(terms, order)) / STEP**order
+            # A difference of order n adds 2^n rounding errors of terms.
             rounding = ROUNDING * (2.0 / STEP) ** order * np.abs(terms).max(initial=0.0, where=np.isfinite(terms))
-            excess = np.nan_to_num(slopes - bounds - rounding, nan=0.0, posinf=0.0)
+            excess = np.nan_to_num(derivatives - bounds - rounding, nan=0.0, posinf=0.0)
             worst = int(np.argmax(excess))
             if excess[worst] > 0.0:
                 raise InvalidInputError(
                     f"GLMTarget: {name} is not a bound of derivative {order} of loglik_eta: near eta = "
-                    f"{centers[worst]:g}, at y = {y:g}, it is {slopes[worst]:.4g} where the bound says "
+                    f"{centers[worst]:g}, at y = {y:g}, it is {derivatives[worst]:.4g} where the bound says "
                     f"{bounds[worst]:.4g}; decisions that rely on it would be wrong silently. Give a larger bound"
                 )
 

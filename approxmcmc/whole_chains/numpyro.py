@@ -197,18 +197,18 @@ class NumPyroADVI(LibrarySampler):
         svi = SVI(model, guide, Adam(self.learning_rate), Trace_ELBO())
         state = svi.init(jax.random.key(seed))
 
-        def some(state: Any) -> Any:
+        def run_chunk(state: Any) -> Any:
             return jax.lax.fori_loop(0, CHUNK, lambda _, held: svi.update(held)[0], state)
 
-        compiled = jax.jit(some).lower(state).compile()
+        compiled = jax.jit(run_chunk).lower(state).compile()
         compile_seconds = translation_seconds + time.perf_counter() - began
         began = time.perf_counter()
         steps_made = 0
-        spent = 0.0
-        while steps_made < self.iterations and (seconds is None or spent < seconds):
+        fit_seconds = 0.0
+        while steps_made < self.iterations and (seconds is None or fit_seconds < seconds):
             state = jax.block_until_ready(compiled(state))
             steps_made = steps_made + CHUNK
-            spent = time.perf_counter() - began
+            fit_seconds = time.perf_counter() - began
         fitted = guide.get_posterior(svi.get_params(state))
         return fitted_trace(
             self,
@@ -218,7 +218,7 @@ class NumPyroADVI(LibrarySampler):
             np.diag(np.asarray(fitted.scale)),
             n_draws=min(draws, self.n_draws),
             seed=seed,
-            fit_seconds=spent,
+            fit_seconds=fit_seconds,
             compile_seconds=compile_seconds,
             gradients=steps_made,
             stopped="time_limit" if steps_made < self.iterations else "",
@@ -233,11 +233,12 @@ def _warmed(start: Callable[..., Any], step: Callable[..., Any], tune: int) -> C
 
         first, second = jax.random.split(key)
 
-        def one(i: Any, held: Any) -> Any:
-            state, gradients = step(jax.random.fold_in(second, i), held[0])
-            return state, held[1] + gradients
+        def adapting_step(i: Any, held: Any) -> Any:
+            state, gradients_so_far = held
+            state, gradients = step(jax.random.fold_in(second, i), state)
+            return state, gradients_so_far + gradients
 
-        return jax.lax.fori_loop(0, tune, one, (start(first, theta), jax.numpy.zeros(())))
+        return jax.lax.fori_loop(0, tune, adapting_step, (start(first, theta), jax.numpy.zeros(())))
 
     return warm
 
@@ -248,6 +249,7 @@ def _model(density: Density, batch_size: int | None, dim: int) -> None:
     from numpyro import distributions as dist
 
     theta = numpyro.sample("theta", dist.Normal(0.0, 1.0).expand([dim]).to_event(1))
+    # numpyro needs a distribution to draw from; this cancels its density, so that theta has only the factors below.
     flat = 0.5 * theta @ theta
     if batch_size is None:
         numpyro.factor("density", density.log_density(theta) + flat)

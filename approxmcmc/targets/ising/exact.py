@@ -27,7 +27,7 @@ from approxmcmc.engine.compiler.compile import INDICES, MATRIX, compiled, kernel
 from approxmcmc.engine.compiler.vectors import assign
 
 WIDEST = 16  # 2^16 numbers to a row
-WIDEST_COUNTS = 12
+WIDEST_COUNTS = 12  # n_pairs numbers to each of 2^12 states of a row: 9 MB for a square
 
 
 def n_pairs(rows: int, columns: int) -> int:
