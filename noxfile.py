@@ -115,8 +115,8 @@ PLAIN = [
 UNMARKED = "not statistical and not bench and not faults"
 COMPILED = "tests/oracle/test_textbook.py"  # compares with NumPy; the main Python compiles every family of samplers
 
-# What `tests` runs, in two processes at a time: folders without compilation, then one chain of each kind of kernel and
-# studies, compiled. The latter are named by file: to collect all tests of their folders takes ten processor seconds.
+# What `tests` runs, in two processes: folders without compilation; and one chain of each kind of kernel and studies,
+# compiled. The latter are named by file: to collect all tests of their folders takes ten processor seconds.
 SHORT = f"{UNMARKED} and not thorough"
 SHORT_PLAIN = ["tests/contracts", "tests/oracle", "tests/unit"]
 SHORT_COMPILED = [
@@ -193,23 +193,21 @@ def tests(session: nox.Session) -> None:
     """Run one check of each thing, in some minutes: what a contributor runs before a commit.
 
     These are contracts, unit and oracle tests without the mark `thorough`, without compilation; and unit, oracle and
-    study tests marked `core`, compiled. Two processes share them by folders. The output of the second, unit tests, is
-    shown when it ends. Options after ``--`` go to pytest and replace these choices.
+    study tests marked `core`, compiled. One process runs the former, and another the latter, whose output is shown when
+    it ends: each further process would import all libraries again, for ten seconds. Options after ``--`` go to pytest and replace these choices.
     """
     _install(session, "--extra", "studies", "--group", "test")
     if session.posargs:
         _pytest(session, *session.posargs)
         return
-    *first, second = SHORT_PLAIN
-    output = Path(session.create_tmp(), "unit.txt")
+    output = Path(session.create_tmp(), "compiled.txt")
     with output.open("w", encoding="utf-8") as shown_later, ThreadPoolExecutor(1) as other:
-        unit = other.submit(_pytest_alone, session, "-m", SHORT, second, stdout=shown_later, NUMBA_DISABLE_JIT="1")
+        compiled = other.submit(_pytest_alone, session, "-m", f"core and {SHORT}", *SHORT_COMPILED, stdout=shown_later)
         try:
-            _pytest_alone(session, "-m", SHORT, *first, NUMBA_DISABLE_JIT="1")
-            _pytest_alone(session, "-m", f"core and {SHORT}", *SHORT_COMPILED)
+            _pytest_alone(session, "-m", SHORT, *SHORT_PLAIN, NUMBA_DISABLE_JIT="1")
         finally:
-            failure = unit.exception()
-            session.log(f"{second}:\n{output.read_text(encoding='utf-8', errors='replace')}")
+            failure = compiled.exception()
+            session.log(f"compiled:\n{output.read_text(encoding='utf-8', errors='replace')}")
     if failure:
         raise failure
 

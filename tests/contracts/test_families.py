@@ -409,6 +409,7 @@ def test_the_twin_of_a_family_is_recognised_in_rows_of_groups(name, knows_shape)
     assert law_of_rows(model, model["y"]).family is CASES[name].family
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 def test_the_twin_of_a_family_is_recognised_in_single_rows(name):
     from approxmcmc.interop.linear_predictor import rows_of_family

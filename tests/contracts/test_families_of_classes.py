@@ -223,6 +223,7 @@ def test_a_planted_bug_is_rejected(bug, rng):
         check(dataclasses.replace(CASES["ordered"], likelihood=wrong), rng)
 
 
+@pytest.mark.thorough
 def test_the_twin_of_another_link_is_rejected(rng):
     def probit(pm, eta, y):
         cuts = eta[0, 1] + pm.math.concatenate([np.zeros(1), pm.math.cumsum(pm.math.exp(eta[0, 2:]))])

@@ -71,6 +71,7 @@ def expanded(target, order):
     return amc.ControlVariate(target, at=amc.laplace(target), order=order)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", [1, 2])
 @pytest.mark.parametrize("name", TARGETS)
 def test_residuals_stay_within_their_bounds(name, order, rng):

@@ -58,6 +58,7 @@ def test_a_row_of_weight_w_is_w_rows(name, of, rng):
     assert math.fsum(terms_of(merged, theta)) == pytest.approx(math.fsum(terms_of(repeated, theta)), rel=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "of"), PAIRS)
 def test_bounds_and_minorants_are_those_of_rows_times_weights(name, of, rng):
     weighted, repeated = both(name, of=of)
@@ -89,6 +90,7 @@ def test_bounds_and_minorants_are_those_of_rows_times_weights(name, of, rng):
         np.testing.assert_allclose(slope, expected, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("of", ["matrix", "table"])
 @pytest.mark.parametrize("name", ["Bernoulli, logit", "binomial", "Student-t", "beta, known precision"])
 def test_processes_and_residuals_of_weighted_rows_are_those_of_copies(name, of, rng):
