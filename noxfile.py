@@ -194,7 +194,8 @@ def tests(session: nox.Session) -> None:
 
     These are contracts, unit and oracle tests without the mark `thorough`, without compilation; and unit, oracle and
     study tests marked `core`, compiled. One process runs the former, and another the latter, whose output is shown when
-    it ends: each further process would import all libraries again, for ten seconds. Options after ``--`` go to pytest and replace these choices.
+    it ends: each further process would import all libraries again, for ten seconds. Options after ``--`` go to pytest
+    and replace these choices.
     """
     _install(session, "--extra", "studies", "--group", "test")
     if session.posargs:

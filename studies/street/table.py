@@ -9,10 +9,8 @@ from typing import Any
 import pandas as pd
 
 from studies.race.answer import shift
+from studies.street.goal import ENOUGH, SECONDS, TIMES
 from studies.street.models import KIND, WRITTEN
-from studies.street.page import SECONDS, TIMES
-
-ENOUGH = 400.0  # effective draws, bulk and tail, of the worst parameter
 
 
 def table(folder: Path) -> pd.DataFrame:

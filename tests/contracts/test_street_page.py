@@ -24,6 +24,18 @@ def test_the_table_says_of_every_model_what_the_file_says():
             assert row["model"] in text.partition("Not run on both sides: ")[2]
 
 
+def test_every_model_that_misses_the_goal_is_named_with_its_cause():
+    cells = pd.read_csv(STATIC / "street.csv")
+    both = cells.dropna(subset=["new_cpu", "nutpie_cpu"])
+    missing = set(both["model"][~(both["within"].astype(bool) & both["within_to_400"].astype(bool))])
+    text = page.misses(cells)
+    assert missing == {line.split("`")[1] for line in text.splitlines()}
+    assert "not explained" not in text
+    assert "- `new_one`, as run: not explained yet." in page.misses(
+        pd.DataFrame([{"model": "new_one", "new_cpu": 9.0, "nutpie_cpu": 1.0, "within": False, "within_to_400": True}])
+    )
+
+
 def test_runs_with_a_warning_are_counted_and_their_models_named():
     rows = [{"model": name, "seed": seed, "problems": told} for name, seed, told in [("b", 1, None), ("a", 1, "R-hat")]]
     assert page.alarms(pd.DataFrame(rows)) == (
