@@ -182,6 +182,11 @@ def why_here(target: Target) -> str:
         return (
             beginning + f"a {kind} cannot be sent to workers; write the model as a PredictorTarget or a FunctionTarget"
         )
+    if not target.reads_rows:
+        return (
+            "no pass over all rows is left for workers: this process computed what replaces the rows when it made the "
+            f"{type(target).__name__}, and steps read none"
+        )
     if target.given is None:
         return beginning + "its data did not come from sources; give arrays as approxmcmc.sources.Arrays(array)"
     if not all(isinstance(array, DataSource) for array in _by_row(target)):

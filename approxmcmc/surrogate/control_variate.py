@@ -72,6 +72,7 @@ from approxmcmc.surrogate.pilot import FIRST_STEP, TUNING_STEPS, ExpandedRows, P
 from approxmcmc.surrogate.surrogate import Surrogate, gradient_or_none, rows_of, taken
 from approxmcmc.targets.blocks import Blocks, Grows
 from approxmcmc.targets.regression import Regression, bounded, has_one_predictor, with_bounded_residuals
+from approxmcmc.targets.stands_for_rows import StandsForRows
 
 PLACES = ("mode", "pilot")
 PAIRS = 16  # pairs of states at which variances of terms are compared
@@ -910,6 +911,11 @@ class ControlVariate(
 
     def _with_bounds(self, refusal: str, remedy: str) -> Regression:
         """Return the target, whose residuals have bounds; raise with a refusal and a remedy if they have none."""
+        if isinstance(self.target, StandsForRows) and not self.target.reads_rows:
+            raise IncompatibleError(
+                f"{self!r}: {self.target.found}, so a test has no rows to leave out; use ExactTest with "
+                "the plain target"
+            )
         linear = with_bounded_residuals(self.target)
         if linear is None:
             raise IncompatibleError(

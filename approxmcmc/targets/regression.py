@@ -29,6 +29,7 @@ from approxmcmc.targets.blocks import Grows
 from approxmcmc.targets.likelihood_bounds import bound_of_design, check_kind
 from approxmcmc.targets.predictors.classes import DenseClasses
 from approxmcmc.targets.predictors.design import Design
+from approxmcmc.targets.predictors.family import FamilyLikelihood
 from approxmcmc.targets.predictors.forms import AnyRows, DenseRows, FormOfRows, around
 from approxmcmc.targets.predictors.kernels import add_residual_gradient, residuals
 from approxmcmc.targets.predictors.likelihood import RowLikelihood, ScalarLikelihood
@@ -195,9 +196,39 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
         slopes = self.likelihood.derivative_bounds(1, self.responses)
         return None if slopes is None else slopes * self.row_norms()
 
+    @property
+    def why_unbounded(self) -> str:
+        """Why no number bounds the slopes of a family's terms, and no quadratic lies below them, for all theta.
+
+        "" if the likelihood is a function of the user's, whose bounds the user may know.
+        """
+        single = self.likelihood.single
+        if self.design.n_predictors > 1:
+            return (
+                "its terms fall exponentially in the logarithm of a shape, of a scale or of a distance of cutpoints"
+                if single.bounds_forms
+                else ""
+            )
+        if not isinstance(single, FamilyLikelihood) or single.family.twin is None:
+            return ""
+        return "the slopes of its terms grow without limit in their predictor"
+
+    @property
+    def why_no_quadratic(self) -> str:
+        """Why no quadratic in theta lies below the terms of a family; "" if the likelihood is the user's."""
+        if self.design.n_predictors > 1 or not self.why_unbounded:
+            return self.why_unbounded
+        return "its terms fall exponentially in their predictor"
+
     def compile_term_range(self) -> CompiledTermRange:
         """Compile the bound ``2 max_i slope_bound_i ||x_i|| ||theta' - theta||`` of `CompiledTermRange`."""
         lengths = self.longest_gradients()
+        if lengths is None and self.why_unbounded:
+            raise IncompatibleError(
+                f"{type(self).__name__} does not bound its terms, and no bound holds for all theta, because "
+                f"{self.why_unbounded}; the residuals of a ControlVariate of it have bounds near its centre, or give "
+                "BernsteinTest range='observed', without a guarantee"
+            )
         if lengths is None:
             return super().compile_term_range()
         return CompiledTermRange(distance_range(), np.array([lengths.max()]))
@@ -205,6 +236,12 @@ class Regression(TallDataTarget, Grows, BoundedTarget, ExpandableTarget):
     def compile_difference_bound(self) -> CompiledDifferenceBound:
         """Compile ``slope_bound_i ||x_i|| ||theta' - theta||``, which bounds the change of term i."""
         lengths = self.longest_gradients()
+        if lengths is None and self.why_unbounded:
+            raise IncompatibleError(
+                f"{type(self).__name__} does not bound its terms one by one, which exact subsampling needs, and no "
+                f"bound holds for all theta, because {self.why_unbounded}; the residuals of a ControlVariate of it "
+                "have bounds near its centre: use PoissonTest with these, or ExactTest"
+            )
         if lengths is None:
             return super().compile_difference_bound()
         distance = np.array([0.5])  # the range is twice the number times the distance

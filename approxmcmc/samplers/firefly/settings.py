@@ -39,6 +39,8 @@ from approxmcmc.samplers.firefly.step import CompiledThetaUpdate, ZUpdate
 from approxmcmc.samplers.firefly.theta_update import JointTarget, metropolis_update, slice_update
 from approxmcmc.samplers.slice.settings import Slice
 from approxmcmc.targets.all_rows import AllRows
+from approxmcmc.targets.regression import Regression
+from approxmcmc.targets.stands_for_rows import StandsForRows
 
 # Distance of the touching point from the mode, in posterior standard deviations. Bounds with 0.01 are as tight, within
 # rounding, as with 0; the draws are exact with any.
@@ -92,6 +94,13 @@ def checked_bound(
     InvalidInputError
         When a bound lies above the likelihood, or the closed form is not the sum of the bounds.
     """
+    if isinstance(target, StandsForRows) and not target.reads_rows:
+        raise IncompatibleError(f"Firefly leaves rows dark, and {target!r} reads none: {target.found}; use ExactTest")
+    if isinstance(target, Regression) and not target.bound_kinds and target.why_no_quadratic:
+        raise IncompatibleError(
+            f"Firefly needs a lower bound of every likelihood term, a quadratic in theta, and none lies below those of "
+            f"{target!r}, because {target.why_no_quadratic}; sample it with MetropolisHastings"
+        )
     if not isinstance(target, BoundedTarget) or not target.bound_kinds:
         raise IncompatibleError(
             f"Firefly needs a lower bound of every likelihood term, and {target!r} has none; use LogisticRegression, "

@@ -427,7 +427,13 @@ def _family(family: str | Callable[..., float], derivatives: Callable[..., tuple
         raise InvalidInputError(f"{speaker()}: normal rows need no quadrature; use targets.NormalGroups(X, y, groups)")
     if family not in FAMILIES:
         names = ", ".join(repr(name) for name in FAMILIES if name != "normal")
-        raise InvalidInputError(f"{speaker()}: family must be one of {names}, or a function (eta, y), found {family!r}")
+        raise InvalidInputError(
+            f"{speaker()}: family must be one of {names}, or a function (eta, y), found {family!r}. The "
+            "integrand of a group must have one mode, so terms must be log-concave in eta; those of Student's t and "
+            "of a beta distribution are not. A row of a softmax has a predictor for each class, so the integral would "
+            "have as many dimensions. Ordered categories, and functions of two predictors, are not built. Sample the "
+            "effects of such groups as parameters, for instance by NUTS"
+        )
     return FAMILIES[family]
 
 

@@ -194,7 +194,7 @@ def test_what_has_no_bound_says_so():
     fit = amc.numerics.Laplace(target.initial_point(), np.eye(7))
     with pytest.raises(IncompatibleError, match="does not bound its terms"):
         target.compile_term_range()
-    with pytest.raises(IncompatibleError, match="ZigZag needs a generalised linear model"):
+    with pytest.raises(IncompatibleError, match="ZigZag adds a normal prior to its rates exactly"):
         amc.samplers.ZigZag(fit).build(target)
     walk = amc.RandomWalk(0.1)
     with pytest.raises(IncompatibleError, match="Firefly needs a lower bound of every likelihood term"):

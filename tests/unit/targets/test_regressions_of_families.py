@@ -225,10 +225,14 @@ def test_binomial_rows_are_rows_of_single_trials(rng):
 
 def test_what_mathematics_forbids_is_refused_with_a_reason():
     poisson = amc.targets.PoissonRegression(TABLE, COUNTS)
-    with pytest.raises(IncompatibleError, match="does not bound its terms"):
+    with pytest.raises(IncompatibleError, match="no bound holds for all theta, because the slopes of its terms grow"):
         poisson.compile_term_range()
-    with pytest.raises(IncompatibleError, match="needs a lower bound of every likelihood term"):
+    with pytest.raises(IncompatibleError, match="because its terms fall exponentially in the logarithm of a shape"):
+        amc.targets.GammaRegression(MATRIX, AMOUNTS).compile_difference_bound()
+    with pytest.raises(IncompatibleError, match="a quadratic in theta, and none lies below those of"):
         amc.Firefly(amc.RandomWalk(0.1)).build(poisson)
+    with pytest.raises(IncompatibleError, match=r"leaves rows dark, and LinearRegression.* reads none"):
+        amc.Firefly(amc.RandomWalk(0.1)).build(amc.LinearRegression(MATRIX, AMOUNTS))
 
 
 def test_errors_of_an_inherited_constructor_name_the_public_class():
