@@ -3,9 +3,10 @@
 An empty block ``{study} NAME`` becomes the page of a study, below its title and opening paragraph; with ``; TITLE`` the
 picture of that title comes first. ``{picture} NAME; TITLE`` is one picture of it, ``{columns} NAME; TITLE; COLUMN;
 ...`` some columns of one of its tables, ``{verdicts} NAME`` the numbers that a paper printed beside ours, and
-``{spent} all`` the machine time of all studies. ``{evidence} all`` lists what draws every table, and what is older than
-the code that draws it. A page with tables ends with a line that says which version of the code drew them; tables of two
-versions on one page are an error, except on pages that `studies.evidence.pieces` names. The role
+``{spent} all`` the machine time of all studies. ``{pictures} all`` is the opening picture of each study of the table.
+``{evidence} all`` lists what draws every table, and what is older than the code that draws it. A page with
+tables ends with a line that says which version of the code drew them; tables of two versions on one page are an error,
+except on pages that `studies.evidence.pieces` names. The role
 ``{result}`` of ``NAME; PIECE; COLUMN = VALUE; ...; COLUMN`` is a number of one row, to the digits that its interval
 supports; ``{estimate}`` has the interval with it. A number that is not there is a warning, hence an error of the build.
 """
@@ -23,7 +24,7 @@ from sphinx.util import logging
 from approxmcmc.errors import StudyError
 from approxmcmc.study.load import load_study
 from approxmcmc.study.published import read_published
-from approxmcmc.study.report.drawn_page import columns_of, figure_of, page_body
+from approxmcmc.study.report.drawn_page import columns_of, figure_of, opening_picture, page_body
 from approxmcmc.study.report.machine_time import machine_time_block
 from approxmcmc.study.report.verdicts import verdicts_block
 from studies.evidence import ledger, pieces, stamps
@@ -38,6 +39,9 @@ STUDY, PICTURE, COLUMNS, VERDICTS = (
 )
 MACHINE_TIME = "```{spent} all\n```"
 EVIDENCE = "```{evidence} all\n```"
+PICTURES = "```{pictures} all\n```"
+LINK = re.compile(r"^\| \[\]\((\w+)\.md\)", re.MULTILINE)  # a row of the table of pages
+HEADING = re.compile(r"^# (.+)$", re.MULTILINE)
 _log = logging.getLogger(__name__)
 
 
@@ -54,6 +58,8 @@ def draw_pages(app: Any, document: str, source: list[str]) -> None:
         source[0] = source[0].replace(MACHINE_TIME, machine_time_block())
     if EVIDENCE in source[0]:
         source[0] = source[0].replace(EVIDENCE, ledger.table(ROOT / "docs"))
+    if PICTURES in source[0]:
+        source[0] = source[0].replace(PICTURES, _pictures(LINK.findall(source[0])))
 
 
 def _drawn(env: Any, document: str, drawn: Callable[..., str], line: re.Match[str]) -> str:
@@ -74,6 +80,24 @@ def _picture(name: str, title: str) -> str:
 
 def _columns(name: str, title: str, *columns: str) -> str:
     return columns_of(*read_published(name), title, columns)
+
+
+def _pictures(names: list[str]) -> str:
+    """Return the opening picture of each page as a link to it; the pictures are files."""
+    folder = GENERATED / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for name in names:
+        page = (ROOT / "docs" / "results" / f"{name}.md").read_text(encoding="utf-8")
+        [study] = STUDY.findall(page)
+        _, _, opening = (part.strip() for part in study.partition(";"))
+        drawn = opening_picture(*read_published(name), opening)
+        if drawn is None:
+            continue
+        (folder / f"{name}.svg").write_text(drawn, encoding="utf-8")
+        [title] = HEADING.findall(page)[:1]
+        lines.append(f"[![{title}](../_generated/results/{name}.svg)]({name}.md)\n\n[]({name}.md)")
+    return "\n\n".join([":::{container} result-gallery", *lines, ":::"])
 
 
 def _verdicts(name: str) -> str:

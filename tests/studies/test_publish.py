@@ -1,5 +1,6 @@
 """Published results: a table and the words around it, and the page that is drawn from the two."""
 
+import html
 import json
 import re
 import xml.etree.ElementTree
@@ -11,7 +12,7 @@ import pytest
 import approxmcmc as amc
 from approxmcmc.errors import StudyError
 from approxmcmc.study import published
-from approxmcmc.study.report.drawn_page import page_body
+from approxmcmc.study.report.drawn_page import opening_picture, page_body
 from approxmcmc.study.report.evidence import gather
 from approxmcmc.study.report.markdown import NAMESPACE, picture, plain_text, section_block, slim
 from approxmcmc.study.report.pieces import Figure, Section, Table
@@ -83,6 +84,18 @@ def test_the_page_opens_with_its_picture_and_its_answer_in_words(made):
     assert "its typical error over all coordinates of all estimands is" in opening
     assert "[epsilon=" not in opening and r"\[epsilon=" not in opening.split("Census")[0]
     assert rest.count("<svg") == 3  # against data; bias and variance; speed of the machine
+    [sheet] = re.findall(r"<style[^>]*>(.*?)</style>", document, flags=re.DOTALL)
+    rules = re.findall(r"\{([^}]*)\}", html.unescape(sheet))
+    assert any(rule.endswith("font-family: sans-serif") or "font-family: sans-serif;" in rule for rule in rules)
+    assert all(":" in declaration for rule in rules for declaration in rule.split(";") if declaration.strip())
+
+
+def test_the_opening_picture_alone_is_that_of_the_page(made):
+    _, page = made
+    alone = opening_picture(*published.read_published("toy"))
+    [of_page] = re.findall(r"<svg.*?</svg>", page.split("\n## ", 1)[0], flags=re.DOTALL)
+    assert alone.count("<path") == of_page.count("<path") > 0
+    assert xml.etree.ElementTree.fromstring(alone).get("aria-label") in of_page
 
 
 @pytest.mark.thorough

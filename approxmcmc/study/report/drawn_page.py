@@ -17,7 +17,14 @@ from approxmcmc.study.names import spelled
 from approxmcmc.study.report.answer import answers
 from approxmcmc.study.report.content import judged_sections
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
-from approxmcmc.study.report.markdown import fenced, figure_block, plain_text, section_block, table_block
+from approxmcmc.study.report.markdown import (
+    fenced,
+    figure_block,
+    picture,
+    plain_text,
+    section_block,
+    table_block,
+)
 from approxmcmc.study.report.page_warnings import limits
 from approxmcmc.study.report.pieces import Explorer, Figure, Section, Table
 from approxmcmc.study.report.published_files import CURVES, RISK, in_words, rows_of, unpacked
@@ -52,16 +59,10 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     StudyError
         If the page has no such picture; the message names the nearest.
     """
-    names = words.get("names") or {}
-    scores = [scores_of_target.named(names) for scores_of_target in scores_of(words, table)]
+    scores = _named_scores(words, table)
     verdicts = verdicts_of(scores)
-    sections = [
-        *who_wins(scores, {spelled(name, names): kind for name, kind in (words.get("families") or {}).items()}),
-        *judged_sections(verdicts),
-        *_unpacked(words, table),
-    ]
-    pictures = {piece.title: piece for section in sections for piece in section.pieces if isinstance(piece, Figure)}
-    first = _named(pictures, opening, words["study"]) if opening else next(iter(pictures.values()), None)
+    sections = _sections(words, table, scores)
+    first = _opening(words, sections, opening)
     notes = [*words["notes"], *limits(scores)]
     worded = in_words(words, table)
     parts = [worded(figure_block(first, "p0"))] if first else []
@@ -80,6 +81,37 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     if commands:
         parts += ["## Not run", *(fenced(command, "text") for command in commands)]
     return "\n\n".join(parts) + "\n"
+
+
+def opening_picture(words: Mapping[str, Any], table: "pd.DataFrame", opening: str = "") -> str | None:
+    """Return the picture that a page opens with as an SVG file; None if the study has no picture.
+
+    Arguments and errors as for :func:`page_body`.
+    """
+    first = _opening(words, _sections(words, table, _named_scores(words, table)), opening)
+    return None if first is None else in_words(words, table)(picture(first, "o"))
+
+
+def _named_scores(words: Mapping[str, Any], table: "pd.DataFrame") -> list[Scores]:
+    """Return the risks of each target, with the names that the study shows."""
+    names = words.get("names") or {}
+    return [scores_of_target.named(names) for scores_of_target in scores_of(words, table)]
+
+
+def _sections(words: Mapping[str, Any], table: "pd.DataFrame", scores: list[Scores]) -> list[Section]:
+    """Return all sections of a page in their order."""
+    names = words.get("names") or {}
+    return [
+        *who_wins(scores, {spelled(name, names): kind for name, kind in (words.get("families") or {}).items()}),
+        *judged_sections(verdicts_of(scores)),
+        *_unpacked(words, table),
+    ]
+
+
+def _opening(words: Mapping[str, Any], sections: Sequence[Section], title: str) -> Figure | None:
+    """Return the picture with this title, or without a title the first, if there is one."""
+    pictures = {piece.title: piece for section in sections for piece in section.pieces if isinstance(piece, Figure)}
+    return _named(pictures, title, words["study"]) if title else next(iter(pictures.values()), None)
 
 
 def _says_something(piece: Figure | Table) -> bool:

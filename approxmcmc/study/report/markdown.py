@@ -38,7 +38,8 @@ def _ids_in_use(document: str) -> str:
 
 def _styles_once(document: str) -> str:
     """Move styles into one sheet; a class is named by its content, so that pictures of one page can share it."""
-    text_as_page = re.sub(r"font-family: [^;\"]*", "font-family: sans-serif", document)
+    family = r"font-family: (?:&#?\w+;|[^;\"])*"  # quotes of names are character references, which end in a semicolon
+    text_as_page = re.sub(family, "font-family: sans-serif", document)
     styles: dict[str, str] = {}
 
     def named(match: re.Match[str]) -> str:
