@@ -94,9 +94,8 @@ class Source:
             return self._read(folder / self.file_name), f"{self.file_name} in the folder of {DATA_VARIABLE}"
         if "cache" in asked and cached.exists():
             try:
-                return self._read(
-                    cached
-                ), f"the user's cache{f', from {self.download.origin}' if self.download else ''}"
+                downloaded_from = f", from {self.download.origin}" if self.download else ""
+                return self._read(cached), f"the user's cache{downloaded_from}"
             except DatasetError as error:
                 warn(f"{error} This file is ignored; the next place is tried.", DatasetWarning)
         if self.download is not None and self.download.place in asked:

@@ -184,7 +184,7 @@ def synthetic_categories(
     latent = eta + rng.logistic(size=n)
     responses = (latent > np.quantile(latent, 1.0 - ones)).astype(np.uint8)
     for k, code in zip(levels, codes, strict=True):
-        responses[code == k - 1] = 0
+        responses[code == k - 1] = 0  # the rarest level, whose coefficient only the prior bounds
     columns = side_by_side(
         [
             Columns(numbers, tuple(f"x{j + 1}" for j in range(n_numeric))),

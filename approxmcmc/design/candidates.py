@@ -164,9 +164,10 @@ def _no_single_mode(profile: TargetProfile) -> str:
     why = _no_mode(profile)
     if why or not profile.has("mode"):
         return why
-    away = np.abs(profile.mode.mode / profile.mode.sd)[list(profile.target.mirrored)]
-    within = ((away > MIRRORED[0]) & (away < MIRRORED[1])).any()
-    return "a scale may have either sign, and draws around one of the two modes miss the other" if within else ""
+    deviations_from_0 = np.abs(profile.mode.mode / profile.mode.sd)[list(profile.target.mirrored)]
+    nearest, farthest = MIRRORED
+    misses_one = ((deviations_from_0 > nearest) & (deviations_from_0 < farthest)).any()
+    return "a scale may have either sign, and draws around one of the two modes miss the other" if misses_one else ""
 
 
 def _no_expansion(profile: TargetProfile) -> str:

@@ -24,11 +24,7 @@ USUAL_BIAS = 0.02
 # overrate chains that stick: for independent draws on MNIST they predicted .22 s, but the run took .84 s.
 SOON = 0.2
 TOO_BIASED = "predicted error above"  # beginning of the verdict of a candidate that is too biased
-COLUMNS = (
-    "candidate",
-    "exact",
-    "verdict",
-    "price",
+COLUMNS_OF_TRIAL = (
     "us_per_step",
     "measured_us_per_step",
     "data_per_step",
@@ -36,9 +32,8 @@ COLUMNS = (
     "ess_per_second",
     "predicted_error",
     "compile_seconds",
-    "set_up_seconds",
-    "trial_seconds",
 )
+COLUMNS = ("candidate", "exact", "verdict", "price", *COLUMNS_OF_TRIAL, "set_up_seconds", "trial_seconds")
 
 
 class SearchGoal(NamedTuple):
@@ -108,9 +103,9 @@ class CandidateState:
     def row(self) -> tuple[Any, ...]:
         """Return the candidate's row of the table, in the order of `COLUMNS`."""
         measured = self.measured
-        figures: tuple[float, ...] = (math.nan,) * 7  # us_per_step ... compile_seconds
+        of_trial: tuple[float, ...] = (math.nan,) * len(COLUMNS_OF_TRIAL)
         if measured is not None:
-            figures = (
+            of_trial = (
                 measured.seconds_per_step * 1e6,
                 measured.clock_seconds_per_step * 1e6,
                 measured.data_per_step,
@@ -119,8 +114,8 @@ class CandidateState:
                 measured.error,
                 measured.compile_seconds,
             )
-        counted_seconds = self.set_up_seconds, self.trial_seconds
-        return self.candidate.name, self.exact, self.verdict, self.price, *figures, *counted_seconds
+        clock_seconds = self.set_up_seconds, self.trial_seconds
+        return self.candidate.name, self.exact, self.verdict, self.price, *of_trial, *clock_seconds
 
 
 def checked_goal(time_limit: Any, target_ess: Any, max_bias: Any, fewest_steps: float = 0.0) -> SearchGoal:

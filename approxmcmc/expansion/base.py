@@ -124,14 +124,14 @@ def over_all_rows[**P, T](make_pass: Callable[P, T]) -> Callable[P, T]:
     """
 
     @functools.wraps(make_pass)
-    def made(self: Expansion, *arguments: Any, **by_row: np.ndarray) -> Any:
+    def counted_pass(self: Expansion, *arguments: Any, **by_row: np.ndarray) -> Any:
         self.passes += 1
         if self.parts is None:
             return make_pass(self, *arguments, **by_row)  # type: ignore[arg-type]  # the first of P is self
-        how = type(self), self.order, make_pass.__name__
-        return self.parts.total(_made_by, *how, arguments, **by_row)
+        # Workers make the expansion of their part, and call the method of this name: decorated, as this one is.
+        return self.parts.total(_made_by, type(self), self.order, make_pass.__name__, arguments, **by_row)
 
-    return made  # type: ignore[return-value]
+    return counted_pass  # type: ignore[return-value]
 
 
 def _made_by(

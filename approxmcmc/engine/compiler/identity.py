@@ -47,6 +47,7 @@ _ARRAYS = (np.ndarray, np.memmap, np.recarray)  # no other subclasses: a masked 
 _CONTAINERS = (tuple, list, dict, set, frozenset, np.generic, np.ndarray)
 _HEAP_TYPE = 1 << 9  # Python's flag of classes that are not static in C
 _MISSING = object()
+OVERLOADS = 0  # stands for numba's overloads where a module has its id, which is never 0
 # Functions that read variables by a name computed at run time: `_OF_MODULES` only if they get a module.
 _BY_COMPUTED_NAMES = (eval, exec, globals, compile, __import__, importlib.import_module)
 _OF_MODULES = (getattr, vars)
@@ -236,7 +237,7 @@ class Walk:
         added: set[tuple[int, str]] = set()
         while True:
             owners = [(id(module), vars(module)) for module in self._modules]
-            owners.append((0, _overloads(*_size_of_registry()).of_attributes))
+            owners.append((OVERLOADS, _overloads(*_size_of_registry()).of_attributes))
             further = [
                 (key, name, values[name])
                 for key, values in owners
@@ -247,10 +248,10 @@ class Walk:
                 break
             for key, name, value in further:
                 added.add((key, name))
-                if key == 0 and not self._of_the_user(value):
+                if key == OVERLOADS and not self._of_the_user(value):
                     continue
                 self.put("attribute", name)
-                if key == 0:
+                if key == OVERLOADS:
                     self._add_overloads(value)
                 else:
                     self._add_named(name, value)

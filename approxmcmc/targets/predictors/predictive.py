@@ -26,14 +26,14 @@ class ResponsesOfUser:
                 )
         self.expected = expected
         self.draw = draw
-        self.target = speaker()
+        self.name_of_target = speaker()
 
     def mean(self, eta: np.ndarray, size: np.ndarray) -> np.ndarray:
         """Return the expected responses of rows with the predictors `eta` (K, ...); shape (...)."""
         if self.expected is None:
             raise IncompatibleError(
-                f"predict: a {self.target} does not know the mean of its responses; give it mean=, a function of "
-                "arrays of its predictors, or predict kind='predictor'"
+                f"predict: a {self.name_of_target} does not know the mean of its responses; give it mean=, a function "
+                "of arrays of its predictors, or predict kind='predictor'"
             )
         return self._checked(self.expected(*eta), eta, "mean")
 
@@ -41,8 +41,8 @@ class ResponsesOfUser:
         """Draw responses of rows with the predictors `eta` (K, ...); shape (...)."""
         if self.draw is None:
             raise IncompatibleError(
-                f"predict: a {self.target} does not know how its responses are drawn; give it simulate=, a function of "
-                "a random generator and arrays of its predictors, or predict kind='predictor'"
+                f"predict: a {self.name_of_target} does not know how its responses are drawn; give it simulate=, a "
+                "function of a random generator and arrays of its predictors, or predict kind='predictor'"
             )
         return self._checked(self.draw(rng, *eta), eta, "simulate")
 
@@ -51,8 +51,8 @@ class ResponsesOfUser:
         array = np.asarray(values, dtype=np.float64)
         if array.shape != eta.shape[1:]:
             raise InvalidInputError(
-                f"{self.target}: {name} must return an array with the shape of the predictors, {eta.shape[1:]}, found "
-                f"shape {array.shape}"
+                f"{self.name_of_target}: {name} must return an array with the shape of the predictors, "
+                f"{eta.shape[1:]}, found shape {array.shape}"
             )
         return array
 
