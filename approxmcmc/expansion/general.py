@@ -77,7 +77,7 @@ def make_gradients(add_gradient: Callable[..., None]) -> Callable[..., None]:
     return gradients
 
 
-class ExpandedRows(NamedTuple):
+class DataOfResiduals(NamedTuple):
     """The data of a kernel of residuals: those of the terms, then the rows of the expansion (n, columns) and theta_hat.
 
     `center` is theta_hat, shape (1, dim).
@@ -89,9 +89,9 @@ class ExpandedRows(NamedTuple):
 
 
 @allocating
-def expanded_rows(data: Data) -> ExpandedRows:
+def data_of_residuals(data: Data) -> DataOfResiduals:
     """Return the arrays of the flat data of a kernel by name."""
-    return ExpandedRows(data[:-2], data[-2], data[-1])
+    return DataOfResiduals(data[:-2], data[-2], data[-1])
 
 
 def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callable[..., None]:
@@ -99,7 +99,7 @@ def make_residuals(log_terms: Callable[..., None], second_order: bool) -> Callab
 
     def residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
         # w_i is a linear predictor: the row of datum i times (1, delta_j, delta_j delta_k for j <= k).
-        of_terms, expansion, center = expanded_rows(data)
+        of_terms, expansion, center = data_of_residuals(data)
         log_terms(theta, of_terms, order, lo, hi, out)
         dim = theta.shape[0]
         monomials = np.empty(expansion.shape[1])
@@ -126,7 +126,7 @@ def make_add_residual_gradient(add_gradient: Callable[..., None], second_order: 
     def add_residual_gradient(
         theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray
     ) -> None:
-        of_terms, expansion, center = expanded_rows(data)
+        of_terms, expansion, center = data_of_residuals(data)
         dim = theta.shape[0]
         add_gradient(theta, of_terms, order, lo, hi, out)
         for where in range(lo, hi):

@@ -273,7 +273,7 @@ def predict_from_sparse_rows(
     sparse_predictor(theta, base, values, columns, order, lo, hi, out)
 
 
-class ExpandedRows(NamedTuple):
+class LinearDataOfResiduals(NamedTuple):
     """The data of a kernel of residuals: the arrays of the design, the responses, and the rows of the expansion."""
 
     design: Data
@@ -283,9 +283,9 @@ class ExpandedRows(NamedTuple):
 
 
 @allocating
-def expanded_rows(data: Data) -> ExpandedRows:
+def data_of_residuals(data: Data) -> LinearDataOfResiduals:
     """Return the arrays of the flat data of a kernel by name."""
-    return ExpandedRows(data[:-2], data[-2], data[-1])
+    return LinearDataOfResiduals(data[:-2], data[-2], data[-1])
 
 
 def make_linear_residuals(
@@ -294,7 +294,7 @@ def make_linear_residuals(
     """Return the kernel that writes r_i for ``order[lo:hi]``; data = (*rows, y, expansion), `predict` reads `rows`."""
 
     def linear_residuals(theta: np.ndarray, data: Data, order: np.ndarray, lo: int, hi: int, out: np.ndarray) -> None:
-        design, y, expansion = expanded_rows(data)
+        design, y, expansion = data_of_residuals(data)
         n = hi - lo
         predict(theta, design, order, lo, hi, out)
         if n < FEW_ROWS:
