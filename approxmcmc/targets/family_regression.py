@@ -175,6 +175,7 @@ class FamilyRegression(ColumnRegression, RowsInPyMC, Describable):
             return {}
         return {"log_shape": [PredictorPart(self.shape_name, shared={0: 1.0}, is_scalar=True)]}
 
+    @names_itself()
     def to_pymc(self) -> Any:
         """Return the same posterior as a `pymc.Model`, with the same names and labels; its rows are `pm.Data`.
 
@@ -185,7 +186,7 @@ class FamilyRegression(ColumnRegression, RowsInPyMC, Describable):
         twin = self._single.family.twin
         if twin is None:
             return super().to_pymc()
-        refuse_prior(self.prior.function is not None, type(self).__name__)
+        refuse_prior(self.prior.function is not None)
         import pymc as pm
 
         responses = self.unweighted_responses[0].real

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from approxmcmc.contracts.arguments import naming_the_arguments
-from approxmcmc.contracts.speaker import speaker
+from approxmcmc.contracts.speaker import names_itself, speaker
 from approxmcmc.errors import InvalidInputError
 from approxmcmc.families.ordered import first_cutpoints
 from approxmcmc.families.weighted import observe_weighted
@@ -273,9 +273,10 @@ class OrderedRegression(ColumnRegression, RowsInPyMC, Describable):
         """Trace attributes: the categories in their order, and reference levels of columns, each as one text."""
         return {**super().setup_attrs, "categories": ", ".join(map(str, self.categories))}
 
+    @names_itself()
     def to_pymc(self) -> Any:
         """Return the same posterior as a `pymc.Model`, with the same names and labels; its rows are `pm.Data`."""
-        refuse_prior(self.prior.function is not None, WHO)
+        refuse_prior(self.prior.function is not None)
         assert isinstance(self.prior, OrderedPrior)
         import pymc as pm
         from pymc.distributions.transforms import ordered

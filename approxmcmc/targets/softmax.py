@@ -288,9 +288,10 @@ class SoftmaxRegression(Regression, RowsInPyMC, Describable):
         named = {"reference_levels": listed(self.reference_levels)} if self.reference_levels else {}
         return {**super().setup_attrs, **named}
 
+    @names_itself()
     def to_pymc(self) -> Any:
         """Return the same posterior as a `pymc.Model`, with the same names and labels; its rows are `pm.Data`."""
-        refuse_prior(self.prior.function is not None, WHO)
+        refuse_prior(self.prior.function is not None)
         import pymc as pm
 
         numbers = self._numbers_of_twin(self.rows_to_predict(None), self._y, self.weights)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from approxmcmc.contracts import PredictiveTarget, Variables
+from approxmcmc.contracts.speaker import speaker
 from approxmcmc.errors import IncompatibleError, InvalidInputError
 from approxmcmc.targets.predictors.design import Design, Predictor
 from approxmcmc.targets.predictors.predictive import RowsOfDesign
@@ -168,7 +169,7 @@ def predictor_of_pymc(design: Design, predictor: Predictor, theta: Any, containe
     return eta
 
 
-def refuse_prior(has_function: bool, who: str) -> None:
+def refuse_prior(has_function: bool) -> None:
     """Raise if a prior is a function, which has no graph."""
     if has_function:
-        raise IncompatibleError(f"{who}: a prior given as a function has no PyMC twin; use prior_scale")
+        raise IncompatibleError(f"{speaker()}: a prior given as a function has no PyMC twin; use prior_scale")

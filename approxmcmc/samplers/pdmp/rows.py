@@ -136,7 +136,7 @@ def read_several(split: Any, place: int, position: np.ndarray, work: Scratch) ->
 # --- set-up: what is stored ---
 
 
-class Rows(abc.ABC):
+class RowsAroundFit(abc.ABC):
     """The rows of a target around a normal approximation: their records, the bounds of their residuals, checks."""
 
     n_numbers: int
@@ -180,7 +180,7 @@ class Rows(abc.ABC):
         return ~np.isfinite(records).all(axis=1)
 
 
-class RowsOfOne(Rows):
+class RowsOfOne(RowsAroundFit):
     """Rows with one predictor."""
 
     read = staticmethod(read_one)
@@ -237,7 +237,7 @@ class RowsOfOne(Rows):
         return sizes
 
 
-class RowsOfSeveral(Rows):
+class RowsOfSeveral(RowsAroundFit):
     """Rows with K predictors, more than one."""
 
     read = staticmethod(read_several)

@@ -38,7 +38,7 @@ from approxmcmc.samplers.pdmp.rows import (
     RATE,
     Likelihood,
     LikelihoodOfSeveral,
-    Rows,
+    RowsAroundFit,
     RowsOfOne,
     RowsOfSeveral,
 )
@@ -79,7 +79,7 @@ class Split(NamedTuple):
     totals: np.ndarray
 
 
-def split(rows: Rows) -> Split:
+def split(rows: RowsAroundFit) -> Split:
     """Return the split of the energy of a target around a normal approximation.
 
     Raises
@@ -142,7 +142,7 @@ def split(rows: Rows) -> Split:
     )
 
 
-def rates_within(rows: Rows, here: slice, records: np.ndarray, radii: np.ndarray) -> np.ndarray:
+def rates_within(rows: RowsAroundFit, here: slice, records: np.ndarray, radii: np.ndarray) -> np.ndarray:
     """Return the rates of some rows within each radius, shape (radii, 3, rows); inf where no bound is known."""
     with np.errstate(all="ignore"):  # exponentials of predictors far away
         rates = np.array([rows.rates(here, records, radius * WIDER) for radius in radii])
@@ -161,7 +161,7 @@ def largest_growth(rates: np.ndarray, order: np.ndarray) -> np.ndarray:
     return np.stack([growth[:, order == k].max(axis=1, initial=1.0) for k in range(ORDERS)], axis=1)
 
 
-def refuse_unbounded(rates: np.ndarray, radius: float, rows: Rows) -> None:
+def refuse_unbounded(rates: np.ndarray, radius: float, rows: RowsAroundFit) -> None:
     """Raise if the rate of a row within the smallest ball is not finite."""
     if not np.isfinite(rates).all():
         worst = int(np.argmin(np.isfinite(rates)))
@@ -172,7 +172,7 @@ def refuse_unbounded(rates: np.ndarray, radius: float, rows: Rows) -> None:
         )
 
 
-def usable(radii: np.ndarray, totals: np.ndarray, rows: Rows) -> int:
+def usable(radii: np.ndarray, totals: np.ndarray, rows: RowsAroundFit) -> int:
     """Return the number of balls, from the smallest on, at whose edge a process does not read too many rows."""
     if rows.is_global:
         return len(radii)
@@ -188,7 +188,7 @@ def usable(radii: np.ndarray, totals: np.ndarray, rows: Rows) -> int:
     return n_usable
 
 
-def refuse_unfit(rows: Rows, records: np.ndarray, lo: int) -> None:
+def refuse_unfit(rows: RowsAroundFit, records: np.ndarray, lo: int) -> None:
     """Raise if a number of a record is not finite."""
     unfit = rows.unfit(records)
     if unfit.any():
@@ -199,7 +199,7 @@ def refuse_unfit(rows: Rows, records: np.ndarray, lo: int) -> None:
 
 
 def check_rates(
-    rows: Rows,
+    rows: RowsAroundFit,
     records: np.ndarray,
     rates: np.ndarray,
     radii: np.ndarray,
@@ -225,7 +225,7 @@ def check_rates(
             )
 
 
-def rows_of(target: Target, fit: Laplace, norm: int) -> Rows:
+def rows_of(target: Target, fit: Laplace, norm: int) -> RowsAroundFit:
     """Return the rows of a target with a normal prior and known, bounded derivatives; shares have this norm, 1 or 2.
 
     Raises IncompatibleError if the target is not of this kind.

@@ -78,12 +78,13 @@ class RowsOfRegression(Regression):
         [Y] = self.responses
         return {"y": Y[:, 0] if Y.shape[1] == 1 else Y}
 
+    @names_itself()
     def to_pymc(self) -> Any:
         """Return the same posterior as a `pymc.Model`, with the same names and labels; its rows are `pm.Data`.
 
         Raises `IncompatibleError` for a prior given as a function.
         """
-        refuse_prior(self.prior.function is not None, WHO)
+        refuse_prior(self.prior.function is not None)
         import pymc as pm
 
         [Y] = self.responses
