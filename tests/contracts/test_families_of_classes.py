@@ -1,6 +1,7 @@
 """Families of classes, whose rows have several predictors, keep the contract of `test_families`.
 
-The density is SciPy's, derivatives are those of the density at complex predictors, simulated scores have mean zero, and
+The density is SciPy's, derivatives are those of the density at complex predictors, and no derivative in a direction is
+larger than its bound; simulated scores have mean zero, and
 the twin in PyMC has the same density.
 """
 
@@ -120,6 +121,34 @@ def check_derivatives(case, rng):
                 assert hessian[i, p, q] == pytest.approx((bends[0] - bends[1]) / 4.0, rel=1e-8, abs=1e-10)
 
 
+def check_bounds(case, rng):
+    """Bounds are at least the largest derivative in a direction A u found in a ball, and near it if they are sharp.
+
+    Directions and places are random; one half of the places lies on the edge of the ball.
+    """
+    eta, y = rows(rng)
+    A = rng.normal(scale=0.7, size=(len(y), K, 3))
+    m = 120
+    for radius in (0.0, 1.0):
+        found = np.empty((3, len(y)))
+        for i, category in enumerate(y.tolist()):
+            u, place = (values / np.linalg.norm(values, axis=1)[:, None] for values in rng.normal(size=(2, m, 3)))
+            place *= radius * np.where(np.arange(m) % 2, 1.0, rng.random(m))[:, None]
+            points, directions = (eta[:, i] + place @ A[i].T)[:, None], (u @ A[i].T)[:, None]
+
+            def along(s, points=points, directions=directions, category=category):
+                return case.density(points + s[..., None] * directions, category)
+
+            for order in (1, 2, 3):
+                found[order - 1, i] = np.abs(derivative(along, np.zeros(m), order, radius=0.05, points=16)).max()
+        covariances = A @ A.swapaxes(1, 2)
+        slopes = case.likelihood.slopes_within(eta, (y,), covariances, radius)
+        forms = [case.likelihood.forms_within(order, eta, (y,), covariances, radius) for order in (2, 3)]
+        for bound, largest in zip([np.full(len(y), np.inf) if slopes is None else slopes, *forms], found, strict=True):
+            assert (bound >= largest * (1.0 - 1e-6)).all()
+        assert (forms[0] <= 40.0 * found[1]).all()
+
+
 def check_simulation(case, rng):
     """Scores of simulated responses have mean 0: |z| < 5, false alarms 6e-7 for each of 4 comparisons."""
     n = 5000
@@ -145,7 +174,7 @@ def check_twin(case, rng):
     np.testing.assert_allclose(numbers(case.likelihood, eta, y)[0], theirs, rtol=1e-7)
 
 
-CHECKS = (check_density, check_derivatives, check_simulation, check_twin)
+CHECKS = (check_density, check_derivatives, check_bounds, check_simulation, check_twin)
 
 
 @pytest.mark.parametrize("check", CHECKS)
@@ -221,6 +250,18 @@ def test_a_planted_bug_is_rejected(bug, rng):
     check, wrong = BUGS[bug]
     with pytest.raises(AssertionError):
         check(dataclasses.replace(CASES["ordered"], likelihood=wrong), rng)
+
+
+@pytest.mark.parametrize(
+    ("name", "bound", "factor"),
+    [("softmax", "slopes_within", 0.5), ("softmax", "forms_within", 0.3), ("ordered", "forms_within", 0.1)],
+)
+def test_a_bound_that_is_too_small_is_rejected(name, bound, factor, rng, monkeypatch):
+    likelihood = CASES[name].likelihood
+    right = getattr(likelihood, bound)
+    monkeypatch.setattr(likelihood, bound, lambda *arguments: factor * right(*arguments))
+    with pytest.raises(AssertionError):
+        check_bounds(CASES[name], rng)
 
 
 @pytest.mark.thorough
