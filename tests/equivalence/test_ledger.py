@@ -58,3 +58,15 @@ def test_a_slope_that_is_slightly_wrong_changes_the_entries_that_follow_slopes(m
     }
     assert {"Langevin", "Hamiltonian", "ZigZag"} <= changed
     assert not {"random walk", "t-test in blocks", "t-test in rows", "Firefly"} & changed
+
+
+def test_draws_of_one_mode_are_not_taken_for_those_of_the_other(monkeypatch, tmp_path):
+    fresh = {"random walk": "0123abcd 0123abcd 0123abcd", "ZigZag": "IncompatibleError: needs a regression"}
+    monkeypatch.setattr(ledger, "PATH", tmp_path / "ledger.toml")
+    monkeypatch.setattr(ledger, "entries_of", lambda name: fresh)
+    ledger.write(["BatchTarget"])
+    stored = ledger.read()[1]["BatchTarget"]
+    other = "compiled" if ledger.MODE == "plain" else "plain"
+    assert {method: ledger.of_mode(text) for method, text in stored.items()} == fresh
+    assert ledger.of_mode(stored["random walk"], other) == "not recorded"
+    assert ledger.of_mode(stored["ZigZag"], other) == fresh["ZigZag"]
