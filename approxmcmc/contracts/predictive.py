@@ -22,8 +22,11 @@ class RowsToPredict(abc.ABC):
 
     draws_effects: bool = False
     """Whether `at_draws` draws numbers, so that a mean is no function of theta."""
-    attrs: Mapping[str, Any] = {}
-    """What the result says of the rows besides their labels, as attributes."""
+
+    @property
+    def attrs(self) -> Mapping[str, Any]:
+        """What the result says of the rows besides their labels, as attributes."""
+        return {}
 
     def at_draws(self, thetas: np.ndarray, rng: np.random.Generator, cores: int | None) -> Self:
         """Return these rows with all that they share at each of m thetas (m, dim), such as drawn effects of groups.

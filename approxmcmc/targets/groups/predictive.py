@@ -163,7 +163,7 @@ class RowsInGroups(RowsToPredict):
         self.log_shape = log_shape
         self.labels = labels
         self.n_rows = design.n_rows
-        self.effects = np.empty(0)
+        self.effects: np.ndarray = np.empty(0)
         self._zeros = np.zeros(design.dim)
 
     @property

@@ -402,7 +402,7 @@ class GroupedTarget(QuadratureTerms, PredictiveTarget):
         """The responses in the order in which they were given; none if they have weights or are on disk."""
         if self.has_weights or is_mapped(self.arrays.responses):
             return {}
-        y = np.empty(self.n_rows)
+        y = np.empty(len(self.grouping.order))
         y[self.grouping.order] = self.arrays.responses[0, :, RESPONSE]
         return {"y": y}
 
