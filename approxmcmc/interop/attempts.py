@@ -80,8 +80,12 @@ def is_own(error: Exception) -> bool:
     return pathlib.Path(frame.f_code.co_filename).is_relative_to(PACKAGE)
 
 
-def fault_of(error: Exception) -> str:
-    """Return the sentence on an unexpected exception while a model was read, and warn of it.
+def fault_of(
+    error: Exception,
+    failed: str = "reading its graph failed",
+    consequence: str = "a model may run by a slower plan",
+) -> str:
+    """Return the sentence on an unexpected exception, what `failed` with it, and warn of it and of the `consequence`.
 
     It names the exception and the last line of this package that was reached. With `RAISE_VARIABLE` set, the exception
     is raised again.
@@ -92,10 +96,10 @@ def fault_of(error: Exception) -> str:
     own = [frame for frame in frames if pathlib.Path(frame.filename).is_relative_to(PACKAGE)]
     line = f", {pathlib.Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
     sentence = (
-        f"reading its graph failed ({type(error).__name__}{line}: {first_line(error)}), which is a fault of "
-        "approxmcmc; please report the model"
+        f"{failed} ({type(error).__name__}{line}: {first_line(error)}), which is a fault of approxmcmc; please report "
+        "the model"
     )
-    warn(f"a model may run by a slower plan: {sentence}", SamplingWarning)
+    warn(f"{consequence}: {sentence}", SamplingWarning)
     return sentence
 
 

@@ -16,6 +16,7 @@ from pytensor.tensor.elemwise import Elemwise
 
 from approxmcmc.contracts import ReturnedVariables
 from approxmcmc.errors import InvalidInputError
+from approxmcmc.interop.attempts import NotPossibleError, fault_of, is_own
 from approxmcmc.interop.densities import initial_point
 from approxmcmc.interop.graphs import by_numpy, rebuild
 from approxmcmc.interop.values import size
@@ -133,7 +134,9 @@ class ReturnedByModel(ReturnedVariables):
         try:
             function = _of_block(inputs, graphs, compiled=n_draws * n_numbers > WORTH_COMPILING)
             self._fill(computed, function, values, range(min(n_draws, 1)), 1)
-        except Exception:  # PyTensor raises errors of many kinds at graphs that it cannot vectorise
+        except Exception as error:  # PyTensor raises errors of many kinds at graphs that it cannot vectorise
+            if is_own(error) and not isinstance(error, NotPossibleError):
+                fault_of(error, "computing them at many draws at once failed", "deterministics are computed slowly")
             function = _one_by_one(inputs, graphs)
         n_inputs = sum(size(array.shape[1:]) for array in values)
         self._fill(computed, function, values, range(n_draws), max(1, AT_ONCE // max(1, n_numbers + n_inputs)))
@@ -151,7 +154,7 @@ class ReturnedByModel(ReturnedVariables):
                 shape = self.shapes[name]
                 # A deterministic of no free variable has no axis of draws.
                 if value.shape not in (shape, whole[block].shape):
-                    raise ValueError(f"{name} has shape {shape} in a draw, and its block {value.shape}")
+                    raise NotPossibleError(f"{name} has shape {shape} in a draw, and its block {value.shape}")
                 whole[block] = value
 
 

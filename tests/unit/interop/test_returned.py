@@ -16,8 +16,9 @@ from pytensor.scan.basic import scan
 
 import approxmcmc as amc
 from approxmcmc.contracts import SamplingResult
-from approxmcmc.errors import InvalidInputError, LeftOutWarning
+from approxmcmc.errors import InvalidInputError, LeftOutWarning, SamplingWarning
 from approxmcmc.interop import returned
+from approxmcmc.interop.attempts import RAISE_VARIABLE
 from approxmcmc.interop.groups.target import IntegratedOfPyMC
 from approxmcmc.interop.plans import target_of
 from approxmcmc.interop.pymc import from_pymc
@@ -453,3 +454,17 @@ def test_data_of_a_trace_are_those_of_pm_sample(kind):
         assert list(ours) == list(theirs(model))
         for name, values in theirs(model).items():
             np.testing.assert_array_equal(ours[name], values)
+
+
+def test_a_fault_is_not_taken_for_a_graph_that_cannot_be_vectorised(monkeypatch):
+    """Planted: a function that takes no arguments, so a line of this library raises a TypeError when it calls it."""
+    with pm.Model() as model:
+        pm.Deterministic("twice", 2.0 * pm.Normal("x"))
+    monkeypatch.setattr(returned, "_of_block", lambda: None)
+    draws = {"x": np.arange(3.0)}
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        ReturnedByModel(model).compute(draws, ["twice"])
+    monkeypatch.delenv(RAISE_VARIABLE)
+    with pytest.warns(SamplingWarning, match="a fault of approxmcmc"):
+        computed = ReturnedByModel(model).compute(draws, ["twice"])
+    np.testing.assert_array_equal(computed["twice"], [0.0, 2.0, 4.0])
