@@ -167,7 +167,7 @@ class RowsInGroups(RowsToPredict):
         self._zeros = np.zeros(design.dim)
 
     @property
-    def attrs(self) -> Mapping[str, Any]:
+    def attrs(self) -> Mapping[str, Any]:  # type: ignore[override]  # a constant of other rows
         """The number of groups of which the target has no rows, and the labels of the first."""
         is_new = self.groups.places < 0
         if not is_new.any():
