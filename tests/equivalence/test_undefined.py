@@ -17,7 +17,7 @@ TESTS = {
     "delayed": amc.acceptance.DelayedAcceptance(amc.ExactTest()),
     "sequential": amc.SequentialTTest(0.1, 20, order="rows"),
     "blocks": amc.SequentialTTest(0.1, 20, order="blocks"),
-    "annealed": amc.acceptance.AnnealedEpsilon((0.1, 0.0), (30,), amc.SequentialTTest(0.1, 20, order="rows")),
+    "annealed": amc.acceptance.AnnealedEpsilon((0.1, 0.0), (30,), amc.SequentialTTest(batch_size=20, order="rows")),
     "barker": amc.acceptance.MinibatchBarker(batch_size=20),
     "bernstein": amc.acceptance.BernsteinTest(0.1, 20, range="observed"),
 }

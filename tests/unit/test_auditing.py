@@ -29,7 +29,9 @@ SAMPLERS = {
         ),
         TTEST,
     ),
-    "epochs": amc.MetropolisHastings(WALK, amc.acceptance.AnnealedEpsilon((0.1, 0.0), (40,), TTEST)),
+    "epochs": amc.MetropolisHastings(
+        WALK, amc.acceptance.AnnealedEpsilon((0.1, 0.0), (40,), amc.SequentialTTest(batch_size=50))
+    ),
     "Barker": amc.MetropolisHastings(WALK, amc.acceptance.MinibatchBarker(batch_size=50)),
     "SGLD": amc.MetropolisHastings(amc.proposals.StochasticGradientLangevin(1e-3, 20), amc.acceptance.AlwaysAccept()),
 }

@@ -180,7 +180,7 @@ SAMPLERS = {
     "tuned": amc.MetropolisHastings(amc.RandomWalk(0.2, target_acceptance=0.4), amc.SequentialTTest(0.1, 50)),
     "Barker": amc.MetropolisHastings(WALK, amc.acceptance.MinibatchBarker(batch_size=50)),
     "epochs": amc.MetropolisHastings(
-        WALK, amc.acceptance.AnnealedEpsilon((0.1, 0.0), (40,), amc.SequentialTTest(0.1, 50))
+        WALK, amc.acceptance.AnnealedEpsilon((0.1, 0.0), (40,), amc.SequentialTTest(batch_size=50))
     ),
     "SGLD": amc.MetropolisHastings(amc.proposals.StochasticGradientLangevin(1e-3, 20), amc.acceptance.AlwaysAccept()),
 }

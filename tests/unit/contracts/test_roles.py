@@ -121,7 +121,7 @@ def test_a_mixture_of_mixtures_names_all_members_and_offers_the_first_start():
 
 
 def test_the_terms_of_a_site_have_no_sum_to_be_kept():
-    annealed = amc.acceptance.AnnealedEpsilon((0.1, 0.0), (10,), amc.SequentialTTest(0.1, 5))
+    annealed = amc.acceptance.AnnealedEpsilon((0.1, 0.0), (10,), amc.SequentialTTest(batch_size=5))
     with pytest.raises(IncompatibleError, match="give Gibbs a SequentialTTest"):
         annealed.build_test(Population(20, same_terms=False))
     assert amc.SequentialTTest(0.1, 5).build_test(Population(20)).is_audited

@@ -257,7 +257,7 @@ def test_audits_tune_nothing():
 
 def test_audits_propose_as_a_tested_step_does():
     """An untested step need not know its q ratio; audits do, however long the untested part of the chain."""
-    test = amc.acceptance.AnnealedEpsilon((0.1, 0.0), (1000,), TTEST, untested=10**6)
+    test = amc.acceptance.AnnealedEpsilon((0.1, 0.0), (1000,), amc.SequentialTTest(batch_size=50), untested=10**6)
     program = amc.MetropolisHastings(WALK, test).build(logistic())
     assert program.auditor_of({}, np.zeros((1, 3)), np.random.default_rng(0)).state.test.untested[0] <= 0
 
