@@ -78,6 +78,7 @@ costs = {name: amc.cost_summary(run).loc["all"] for name, run in {"chosen": trac
 for name, cost in costs.items():
     print(f"{name}: a step reads {cost['data_fraction'] * n:,.2f} rows, in {1e6 * cost['seconds_per_draw']:,.0f} µs")
 assert costs["chosen"]["data_fraction"] * n < 1.0
+assert trace.posterior.attrs["why_not_invariant"] == ""  # the sampler is exact
 assert costs["every row"]["data_fraction"] == 1.0
 
 # %%
