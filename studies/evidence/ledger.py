@@ -8,6 +8,8 @@ from studies.evidence.pieces import MIXED, Piece, pages, pieces
 from studies.evidence.stamps import AND, Origin, origin_of, why_stale
 
 LETTERS = 8  # of a version
+FEW = 2  # versions that a line names
+SEVERAL = "several versions of the code"
 WHERE = "[how, and on which machine](/evidence.md)"
 TITLE = ("piece", "shown on", "version", "date", "minutes: clock, processor", "state")
 
@@ -15,7 +17,8 @@ TITLE = ("piece", "shown on", "version", "date", "minutes: clock, processor", "s
 def line_of_page(shown: Sequence[Piece]) -> str:
     """Return a line that says which version of the code drew the tables of a page, and when."""
     origins = [origin_of(piece) for piece in shown]
-    parts = [f"version {_short(version)} of the code" for version in sorted({o.version for o in origins} - {""})]
+    known = sorted({origin.version for origin in origins} - {""})
+    parts = [f"version {_short(version)} of the code" for version in known] if len(known) <= FEW else [SEVERAL]
     if any(not origin.version for origin in origins):
         parts.append("a version that was not recorded")
     dates = sorted(origin.date for origin in origins)
