@@ -1,10 +1,9 @@
-"""Write the answer from the verdicts: which setting to use at each budget, how wrong it is, and what is undecided.
+"""Write the answer from the verdicts: a few paragraphs, each with a lead word, on which setting to use and why.
 
-For each target, in this order: the setting with least risk, its typical error and the next setting, at the last budget
-and at shorter ones; what failed or is late; which others are worse, which may be as good and what would decide that;
-the baseline; bias; means, spreads and tails that differ from the gold standard; the seconds to a tenth of a posterior
-standard deviation; what ends the comparison. A typical error is the root of a risk. There are no verdicts below five
-replicates. All sentences and tables read one family of verdicts, :class:`~approxmcmc.study.report.scores.Verdicts`.
+For each target: which setting to use at the last budget and at shorter ones; how wrong it is; the next one; which are
+worse, and why; what is undecided, and what would decide it; what is not ranked. A typical error is the root of a risk.
+There are no verdicts below five replicates. All sentences and tables read one family of verdicts,
+:class:`~approxmcmc.study.report.scores.Verdicts`; lists of numbers are in the tables.
 """
 
 import math
@@ -15,14 +14,24 @@ from approxmcmc.diagnostics.standard import TENTH
 from approxmcmc.study.report.families import FEW, in_words
 from approxmcmc.study.report.intervals import LEAST_REPLICATES, NOTHING
 from approxmcmc.study.report.pieces import Table
-from approxmcmc.study.report.reaching import EXTRAPOLATED, LEVEL, MEASURED, NO_CURVE, TOO_BIASED, reaching
+from approxmcmc.study.report.reaching import (
+    EXTRAPOLATED,
+    first_with_compilation,
+    limits_of,
+    reaching,
+    seconds_text,
+    start_remains,
+)
 from approxmcmc.study.report.scores import (
+    DEPARTURES,
     MANY_REPLICATES,
+    POWER,
     ROUNDING,
     Ranking,
     Scores,
     Verdicts,
     gold_times,
+    meaning_of,
     replicates_needed,
     typical,
     unit_of,
@@ -33,16 +42,45 @@ from approxmcmc.study.report.wording import brief, counted, estimate_text, numbe
 
 USE = "What to use at each budget"  # title of a table
 TWICE = 2.0
+NEAR = 1.2  # a smaller ratio has three digits
 MOST_NAMED = 4  # settings whose numbers a sentence gives; the tables have the others
+NEARLY_ALL = 0.8  # share of an error
+LATE_START = 0.25  # share of a budget
+LEADS = ("Use", "How wrong", "Next", "Worse and why", "Undecided", "Not ranked", "Caution")
+
+
+def paragraph(lead: str, sentences: Sequence[str]) -> list[str]:
+    """Return one paragraph that begins with a lead word; none without sentences."""
+    assert lead in LEADS
+    return [f"{lead}: {' '.join(sentences)}"] if sentences else []
+
+
+def parted(text: str) -> tuple[str, str]:
+    """Return the lead word of a paragraph, with its colon, and the rest; "" and the text if it has none.
+
+    Examples
+    --------
+    >>> parted("Next: walk, 0.2."), parted("No risk: none.")
+    (('Next:', ' walk, 0.2.'), ('', 'No risk: none.'))
+    """
+    lead, colon, rest = text.partition(":")
+    return (f"{lead}:", rest) if colon and lead in LEADS else ("", text)
 
 
 def answers(verdicts: Verdicts) -> list[str]:
-    """Return the sentences on all targets that have a gold standard; of equal sentences only the last is kept."""
+    """Return the paragraphs on all targets that have a gold standard; of equal ones only the last is kept."""
     judged = verdicts.scores
-    listed = [sentence for score in judged for sentence in sentences(score, verdicts)]
+    listed = [text for score in judged for text in paragraphs(score, verdicts)]
     if len(judged) > 1 and any(len(score.times) > 1 for score in judged):
         listed.append(f'The table "{USE}" answers for shorter times.')
-    return list(dict.fromkeys(reversed([*listed, *_rates(verdicts)])))[::-1]
+    return list(dict.fromkeys(reversed(listed)))[::-1]
+
+
+def explanations(verdicts: Verdicts) -> list[str]:
+    """Return the sentences beside the tables: what an error is, how often verdicts err, and compilation."""
+    meanings = dict.fromkeys(filter(None, (meaning_of(score.estimands[0]) for score in verdicts.scores)))
+    waits = [sentence for score in verdicts.scores for sentence in _waits(score)]
+    return [*meanings, *_rates(verdicts), *dict.fromkeys(waits)]
 
 
 def _rates(verdicts: Verdicts) -> list[str]:
@@ -52,8 +90,11 @@ def _rates(verdicts: Verdicts) -> list[str]:
     compared = "One setting is compared" if verdicts.count == 1 else f"{verdicts.count} times a setting is compared"
     text = f"{compared} with the best one: at most one page of twenty calls one worse that is not."
     if any(score.departures is not None and not score.departures.empty for score in verdicts.scores):
-        text += " Apart from that, at most one page of twenty has a wrong difference from the gold standard."
-    return [text]
+        text += (
+            " Differences from the gold standard have a rate of their own, so that at most one page of ten has an "
+            "error of either kind."
+        )
+    return [f"{text} The intervals come from a bootstrap, which with few replicates is a little too sure."]
 
 
 def without_gold(target: str, *, gold_wanted: bool, own_figures: bool) -> list[str]:
@@ -86,66 +127,105 @@ def _why_no_risk(target: str, gold_wanted: bool, own_figures: bool) -> str:
     return "The study asks for no gold standard, so this page states no risk."
 
 
-def sentences(scores: Scores, verdicts: Verdicts) -> list[str]:
-    """Return the sentences on a target: the answer at the last budget, then at shorter ones, then the reasons."""
+def paragraphs(scores: Scores, verdicts: Verdicts) -> list[str]:
+    """Return the paragraphs on a target."""
     estimand = scores.estimands[0]
     time = scores.times[-1]
     table = scores.at_last_budget(estimand)
     order = verdicts.orders[scores.target, time]
+    not_ranked = paragraph(
+        "Not ranked",
+        [*_never_moved(table, order), *_late(scores, table, order, estimand), *_cut_short(scores)],
+    )
     if order.best is None:
-        return [
-            f"On {scores.target}, no setting that moved has a draw in every chain by {brief(time)} s.",
-            *_never_moved(table, order),
-            *_late(scores, table, order, estimand),
-        ]
-    shorter = () if len(verdicts.scores) > 1 else scores.times[:-1][::-1]
-    opening = f"On {scores.target}, with {brief(time)} s of one chain (tuning included, compilation not), "
-    answer = [opening + _use(table, order, estimand, f" {words_of(estimand)} is")]
-    for short in shorter:
-        then = verdicts.orders[scores.target, short]
-        late = f" Late: {counted(len(then.late), 'setting')}." if then.late else ""
-        answer.append(f"With {brief(short)} s, {_use(scores.at(estimand, short), then, estimand, '')}{late}")
+        nothing = f"on {scores.target}, no setting that moved has a draw in every chain by {brief(time)} s."
+        return [*paragraph("Use", [nothing]), *not_ranked]
+    following = paragraph("Next", _following(table, order, estimand))
     if order.few:
         fewest = counted(int(table.replicates[list(order.known)].min()), "chain")
-        answer.append(f"With {fewest} per setting nothing is ranked: {LEAST_REPLICATES} are needed.")
-        reasons = _departures(scores, order)
-    else:
-        reasons = [
-            *_worse(table, order, estimand),
-            *_undecided(scores, table, order, verdicts.count),
-            *_against_baseline(table, scores.exact, order, verdicts.count),
-            *_parts(table.loc[order.best], order.best, estimand),
-            *_departures(scores, order),
-            *_other_estimands(scores, order),
-            *_to_tenth_sd(scores, order),
+        undecided = [f"with {fewest} per setting nothing is ranked: {LEAST_REPLICATES} are needed."]
+        return [
+            *paragraph("Undecided", undecided),
+            *paragraph("Use", [f"{_opening(scores)}no verdict; {order.best} had the least error."]),
+            *paragraph("How wrong", [_how_wrong(table, order, estimand)]),
+            *following,
+            *not_ranked,
         ]
+    how_wrong = [
+        _how_wrong(table, order, estimand),
+        *_parts(table.loc[order.best], order.best, estimand),
+        *_departures_of_best(scores, order),
+        *_to_tenth_sd(scores, order),
+    ]
+    undecided = [
+        *_undecided(scores, table, order, verdicts.count),
+        *_against_baseline(table, scores.exact, order, verdicts.count),
+        *_other_estimands(scores, order),
+    ]
     return [
-        *answer,
-        *_cut_short(scores),
-        *_never_moved(table, order),
-        *_late(scores, table, order, estimand),
-        *reasons,
-        *_waits(scores),
+        *paragraph("Use", [_use(scores, order), *_at_shorter(scores, verdicts), *_with_compilation(scores, order)]),
+        *paragraph("How wrong", how_wrong),
+        *following,
+        *paragraph("Worse and why", [*_worse(scores, table, order, estimand), *_departures(scores, order)]),
+        *paragraph("Undecided", undecided),
+        *not_ranked,
     ]
 
 
-def _use(table: Any, order: Ranking, estimand: str, what: str) -> str:
-    """Return which setting to use at a time, how wrong it is, and which one is next, by how much.
+def _opening(scores: Scores) -> str:
+    return f"on {scores.target}, with {brief(scores.times[-1])} s of one chain (tuning included, compilation not), "
 
-    `what` follows the words "its typical error".
-    """
-    if order.best is None:
-        return "no setting that moved has a draw in every chain."
-    error = f"its typical error{what} {_error(table, order.best, estimand)}"
-    if order.few:
-        return f"{order.best} had the least error, but there are too few chains for a verdict: {error}."
-    if order.following is None:
-        only = f"only {order.best} has draws in every chain" if order.late else f"use {order.best}"
-        return f"{only}: {error}."
+
+def _use(scores: Scores, order: Ranking) -> str:
+    """Return which setting to use at the last budget."""
+    only = ", the only one with draws in every chain" if order.late and order.following is None else ""
+    return f"{_opening(scores)}{order.best}{only}."
+
+
+def _at_shorter(scores: Scores, verdicts: Verdicts) -> list[str]:
+    """Return a sentence for each shorter time, on the page of a single target; the table has them all."""
+    listed = []
+    estimand = scores.estimands[0]
+    for time in scores.times[:-1][::-1] if len(verdicts.scores) == 1 else ():
+        order = verdicts.orders[scores.target, time]
+        if order.best is None:
+            listed.append(f"With {brief(time)} s, none that moved has a draw in every chain.")
+            continue
+        only = ", the only one with draws in every chain" if order.late and order.following is None else ""
+        error = _error(scores.at(estimand, time), order.best, estimand)
+        listed.append(f"With {brief(time)} s, {order.best} (error {error}){only}.")
+    return listed
+
+
+def _with_compilation(scores: Scores, order: Ranking) -> list[str]:
+    """Return a sentence on the setting that first has a small error if compilation counts."""
+    first = first_with_compilation(scores, reaching(scores, order)) if scores.waits else []
+    if not first:
+        return []
+    seconds = dict(first)
+    if first[0][0] == order.best:
+        reached = f"it is still the first to reach {TENTH:g} posterior sd, after {number(first[0][1])} s"
+        return [f"If compilation in a fresh process counts, {reached}."]
+    best = f"; {order.best} after {number(seconds[order.best])} s" if order.best in seconds else ""
+    reached = f"{first[0][0]} is the first to reach {TENTH:g} posterior sd, after {number(first[0][1])} s{best}"
+    return [f"If compilation in a fresh process counts, {reached}."]
+
+
+def _how_wrong(table: Any, order: Ranking, estimand: str) -> str:
+    """Return the typical error of the best setting, and that of the gold standard."""
+    assert order.best is not None
+    floor = math.sqrt(float(table.floor.max()))
+    gold = f" (that of the gold standard is {brief(float(f'{floor:.2g}'))})" if floor > 0.0 else ""
+    return f"the typical error of {order.best} {words_of(estimand)} is {_error(table, order.best, estimand)}{gold}."
+
+
+def _following(table: Any, order: Ranking, estimand: str) -> list[str]:
+    """Return a sentence on the setting with the next larger error."""
+    if order.following is None or order.best is None:
+        return []
     verdict = "worse beyond chance" if order.following in order.worse else "but it may be as good (undecided)"
-    best = typical(table.loc[order.best]).value
-    how_much = f"{_error(table, order.following, estimand)}{_times(table, order.following, best)}"
-    return f"use {order.best}: {error}. Next is {order.following}: {how_much}, {verdict}."
+    how_much = _times(table, order.following, typical(table.loc[order.best]).value)
+    return [f"{order.following}, {_error(table, order.following, estimand)}{how_much}, {verdict}."]
 
 
 def _times(table: Any, name: str, best: float) -> str:
@@ -153,7 +233,7 @@ def _times(table: Any, name: str, best: float) -> str:
     if best <= 0.0:
         return ""
     times = typical(table.loc[name]).value / best
-    return f", {brief(float(f'{times:.2g}')) if times > TWICE else format(times, '.3g')} times as much"
+    return f", {brief(float(f'{times:.2g}')) if times > NEAR else format(times, '.3g')} times as much"
 
 
 def _error(table: Any, name: str, estimand: str) -> str:
@@ -164,37 +244,45 @@ def _error(table: Any, name: str, estimand: str) -> str:
     return f"{estimate_text(*error)}{unit_of(estimand)}"
 
 
-def _worse(table: Any, order: Ranking, estimand: str) -> list[str]:
+def _worse(scores: Scores, table: Any, order: Ranking, estimand: str) -> list[str]:
     """Return a sentence on the settings that are worse beyond chance, and on what most of their error is."""
     if not order.worse:
         return []
     best = typical(table.loc[order.best]).value
     named = [
-        f"{name} {_error(table, name, estimand)}{_times(table, name, best)}{_mostly(table.loc[name])}"
+        f"{name} {_error(table, name, estimand)}{_times(table, name, best)}, {_why(scores, table.loc[name], estimand)}"
         for name in order.worse[:MOST_NAMED]
     ]
     rest = order.worse[MOST_NAMED:]
-    return [f"Worse beyond chance: {'; '.join([*named, *([in_words(rest)] if rest else [])])}."]
+    return [f"beyond chance, {'; '.join([*named, *([in_words(rest)] if rest else [])])}."]
 
 
-def _mostly(row: Any) -> str:
-    """Return how much of a risk is bias, as far as its intervals say; "" if they are unknown."""
-    if math.isnan(row.bias_sq_lower):
-        return ""
-    if row.bias_sq_lower <= 0.0:
-        return ", no bias shown"
-    return ", mostly bias" if row.bias_sq_lower > row.variance_upper else ", partly bias"
+def _why(scores: Scores, row: Any, estimand: str) -> str:
+    """Return what the error of a setting is: its start, bias, or scatter, as far as intervals and curves say."""
+    time = scores.times[-1]
+    curve = scores.curve(estimand, str(row.name))
+    if curve is not None and start_remains(curve, time):
+        return "its start has not worn off"
+    if row.bias_sq_lower > row.variance_upper:
+        return "mostly bias"
+    if row.bias_sq_lower > 0.0:
+        return "partly bias"
+    if 2.0 * row.bias_sq > row.risk:
+        return "likely bias"
+    begins = math.nan if curve is None else float(curve.time.min())
+    late = f", as it draws only from {brief(float(f'{begins:.2g}'))} s on" if begins > LATE_START * time else ""
+    return f"scatter{late}"
 
 
 def _never_moved(table: Any, order: Ranking) -> list[str]:
     """Return sentences on the settings with chains that never moved."""
     stuck = in_words(order.stuck) if order.stuck else ""
-    failed = [f"Failed, so not ranked: {stuck}, because the chains never moved (stuck)."] if stuck else []
+    all_stuck = [f"stuck, since none of the chains moved: {stuck}."] if stuck else []
     if "stuck" not in table:
-        return failed
+        return all_stuck
     others = table[(table.stuck > 0) & ~table.index.isin(order.stuck)]
     counts = [f"{row.stuck:.0f} of {row.replicates:.0f} chains of {name}" for name, row in others.iterrows()]
-    return [*failed, *(f"{count} never moved." for count in counts)]
+    return [*all_stuck, *(f"{count} never moved." for count in counts)]
 
 
 def _late(scores: Scores, table: Any, order: Ranking, estimand: str) -> list[str]:
@@ -205,14 +293,15 @@ def _late(scores: Scores, table: Any, order: Ranking, estimand: str) -> list[str
     if not order.late:
         return []
     time = brief(scores.times[-1])
-    parts = [f"Late, so not ranked at {time} s: {in_words(order.late)}. {_without_a_draw(table, order.late)}"]
+    parts = [f"Late at {time} s: {in_words(order.late)}. {_without_a_draw(table, order.late)}"]
     ends = []
     for name in [*order.late[:MOST_NAMED], *order.known[:1]]:
         end = scores.at_own_end(estimand, name)
         if end is not None:
             ends.append(f"{name} {_error(end, name, estimand)} after {brief(float(end.time.iloc[0]))} s")
     if len(ends) > 1:  # besides that of the best one
-        parts.append(f"At the end of their own chains: {'; '.join(ends)}.")
+        listed = "; ".join(ends)
+        parts.append(f"At the end of their own chains, which is no verdict because the times differ: {listed}.")
     return [" ".join(parts)]
 
 
@@ -239,7 +328,8 @@ def _waits(scores: Scores) -> list[str]:
     named = sorted(longer, key=longer.__getitem__)
     times = [f"{name} {number(longer[name])} s" for name in named[:FEW]]
     more = f"; and {len(named) - FEW} more" if len(named) > FEW else ""
-    return [f"Compilation comes before these seconds, in a fresh process: {'; '.join(times)}{more}."]
+    clock = f"in {scores.clock_name} seconds of a fresh process"
+    return [f"Compilation comes before the seconds of a chain, {clock}: {'; '.join(times)}{more}."]
 
 
 def _cut_short(scores: Scores) -> list[str]:
@@ -252,7 +342,10 @@ def _cut_short(scores: Scores) -> list[str]:
         return []
     end = f"The comparison ends at {brief(scores.times[-1])} s, because the chains of {ends.idxmin()} end there"
     longest = f"those of {ends.idxmax()} are {brief(float(ends.max()))} s long"
-    return [f"{end}; {longest}."]
+    why = ""
+    if scores.clock_name == "processor":
+        why = " A limit of seconds is read off the sampler's own clock: if that is the wall clock, chains are shorter."
+    return [f"{end}; {longest}.{why}"]
 
 
 def _against_baseline(table: Any, baseline: str | None, order: Ranking, verdicts: int) -> list[str]:
@@ -287,7 +380,9 @@ def _parts(row: Any, best: str, estimand: str) -> list[str]:
     if row.variance_upper < ROUNDING * abs(row.bias_sq):  # a fitted distribution is the same in every chain
         return [f"All of the error of {best} is bias, which more time does not change: its chains have no scatter."]
     if row.bias_sq_lower <= 0.0:
-        unseen = f"it may be as large as {number(bias.upper)}{unit}"
+        nearly_all = bias.upper >= NEARLY_ALL * typical(row).value
+        share = ", as large as nearly all of this error" if nearly_all else ""
+        unseen = f"it may be up to {brief(float(f'{bias.upper:.2g}'))}{unit}{share}"
         return [f"No bias of {best} is shown, but {unseen}: these chains cannot tell a smaller one from their scatter."]
     parts = f"{estimate_text(*bias)}{unit} is bias, and {estimate_text(*scatter)}{unit} the scatter of its chains"
     more_time = "only its part due to the starting points vanishes with more time"
@@ -311,57 +406,43 @@ def _other_estimands(scores: Scores, order: Ranking) -> list[str]:
     return [f"By single estimands other settings have less error, which is no verdict: {listed}{more}."]
 
 
-def _departures(scores: Scores, order: Ranking) -> list[str]:
-    """Return sentences on the means, spreads and tails that differ from the gold standard by more than chance."""
+def _departures_of_best(scores: Scores, order: Ranking) -> list[str]:
+    """Return a sentence on how far means and spreads of the best setting are from the gold standard."""
     if scores.departures is None or scores.departures.empty:
         return []
     rows = scores.departures.set_index("setting")
-    judged = [name for name in order.known if name in rows.index]
-    wrong = [name for name in judged if rows.differs[name]]
-    parts = []
-    if order.best in judged and order.best not in wrong and math.isfinite(rows.mean_error[order.best]):
-        best = rows.loc[order.best]
-        mean = f"{number(best.mean_error, '+.2g')} posterior sd ({best.mean_at})"
-        parts.append(
-            f"No mean, spread or tail of {order.best} differs from the gold standard by more than chance explains; "
-            f"averaged over its chains, the largest error of a mean is {mean}, and the sd farthest from the gold "
-            f"standard's is {best.sd_ratio:.3g} times it ({best.sd_at})."
-        )
-    if wrong:
-        how = ". ".join(f"{name}: {rows.differs[name]}" for name in wrong[:MOST_NAMED])
-        parts.append(f"Averages over all chains that differ from the gold standard beyond chance: {how}.")
-    if len(wrong) > MOST_NAMED:
-        parts.append(f"So do those of {in_words(wrong[MOST_NAMED:])}.")
-    return parts
+    if order.best not in rows.index or not math.isfinite(rows.mean_error[order.best]):
+        return []
+    best = rows.loc[order.best]
+    if best.differs:
+        return [f"It differs from the gold standard beyond chance: {best.differs}."]
+    mean = f"{number(best.mean_error, '+.2g')} posterior sd ({best.mean_at})"
+    spread = f"{best.sd_ratio:.3g} times the gold standard's ({best.sd_at})"
+    text = "No mean, spread or tail differs from the gold standard beyond chance: averaged over the chains, the largest"
+    return [f"{text} error of a mean is {mean}, and the sd that is farthest off is {spread}."]
+
+
+def _departures(scores: Scores, order: Ranking) -> list[str]:
+    """Return a sentence that names the other settings that differ from the gold standard by more than chance."""
+    if scores.departures is None or scores.departures.empty:
+        return []
+    rows = scores.departures.set_index("setting")
+    wrong = [name for name in order.known[1:] if name in rows.index and rows.differs[name]]
+    table = f'see the table "{DEPARTURES}"'
+    return [f"Averages that differ from the gold standard beyond chance ({table}): {in_words(wrong)}."] if wrong else []
 
 
 def _to_tenth_sd(scores: Scores, order: Ranking) -> list[str]:
-    """Return sentences on the seconds until the typical error is a tenth of a posterior sd, and on who has none."""
-    estimand = scores.estimands[0]
+    """Return a sentence on the seconds until the best setting's error is a tenth of a posterior sd."""
     table = reaching(scores, order)
-    if table.empty or estimand not in set(table.estimand):
+    if table.empty:
         return []
-    parts = []
-    for how, opening in OPENINGS.items():
-        rows = table[(table.estimand == estimand) & (table.how == how)].sort_values("seconds", kind="stable")
-        if rows.empty:
-            continue
-        if how in (MEASURED, EXTRAPOLATED):
-            seconds = rows[["seconds", "seconds_lower", "seconds_upper"]].to_numpy()
-            times = [f"{name} {estimate_text(*row)}" for name, row in zip(rows.setting, seconds, strict=True)]
-            parts.append(f"{opening}{'; '.join(times[:FEW])}{'; ...' if len(times) > FEW else ''}")
-        else:
-            parts.append(f"{opening}{in_words(list(rows.setting))}")
-    return [f"Seconds until the typical error stays below {TENTH:g} posterior sd: {'. '.join(parts)}."] if parts else []
-
-
-OPENINGS = {
-    MEASURED: "read off the curves, ",
-    EXTRAPOLATED: "Extrapolated beyond the end of the chains, ",
-    TOO_BIASED: "Not reached, because the bias is larger, and more time shrinks only what comes from the start: ",
-    LEVEL: "Not reached, because more time does not change a fit: ",
-    NO_CURVE: "Unknown, because some chain has no draw: ",
-}
+    rows = table[(table.estimand == scores.estimands[0]) & (table.setting == order.best) & table.seconds.notna()]
+    return [
+        f"Its error stays below {TENTH:g} posterior sd from {seconds_text(row)} s on"
+        f"{' (extrapolated)' if row.how == EXTRAPOLATED else ''}."
+        for row in rows.itertuples()
+    ]
 
 
 def _undecided(scores: Scores, table: Any, order: Ranking, verdicts: int) -> list[str]:
@@ -371,8 +452,26 @@ def _undecided(scores: Scores, table: Any, order: Ranking, verdicts: int) -> lis
     listed = in_words(order.undecided)
     if len(order.undecided) <= MOST_NAMED:
         listed = in_words([f"{name} ({_error(table, name, scores.estimands[0])})" for name in order.undecided])
-    text = f"Undecided: whether {listed} {'is' if len(order.undecided) == 1 else 'are'} as good."
-    return [" ".join([text, *decided_by(scores, table, order, verdicts)])]
+    text = f"whether {listed} {'is' if len(order.undecided) == 1 else 'are'} as good."
+    return [" ".join([text, *_deciding(scores, table, order, verdicts), *decided_by(scores, table, order, verdicts)])]
+
+
+def _deciding(scores: Scores, table: Any, order: Ranking, verdicts: int) -> list[str]:
+    """Return a sentence with the intervals that decide: ratios to the best setting, widened for all comparisons."""
+    if scores.exact != order.best or len(order.undecided) > MOST_NAMED:
+        return []
+    ratios = []
+    for name in order.undecided:
+        row = table.loc[name]
+        ends = [math.sqrt(max(end, 0.0)) for end in widened(row, "ratio", verdicts)]
+        ratio = typical(row, "ratio").value
+        if all(map(math.isfinite, [ratio, *ends])):
+            lower, upper = (f"{end:.2g}" for end in ends)
+            ratios.append(f"{ratio:.2g} [{lower}, {upper}]{f' ({name})' if len(order.undecided) > 1 else ''}")
+    if not ratios:
+        return []
+    compared = f", widened for {verdicts} comparisons" if verdicts > 1 else ""
+    return [f"Ratio of the errors, with the interval that decides{compared}: {'; '.join(ratios)}."]
 
 
 def decided_by(scores: Scores, table: Any, order: Ranking, verdicts: int) -> list[str]:
@@ -391,7 +490,8 @@ def decided_by(scores: Scores, table: Any, order: Ranking, verdicts: int) -> lis
         who = f" (the most are needed for {most})" if len(finite) > 1 else ""
         count = max(float(f"{finite[most]:.2g}"), present + 1.0)
         parts.append(
-            f"About {count:.0f} replicates in place of {present} would decide, if the errors stay as they are{who}."
+            f"About {count:.0f} replicates in place of {present} would decide with probability {POWER:g}, if the "
+            f"errors stay as they are{who}."
         )
     alike = [name for name, count in needed.items() if count > MANY_REPLICATES]
     if alike:
@@ -477,12 +577,14 @@ def reaching_table(verdicts: Verdicts) -> Table | None:
         return None
     data = pd.concat(frames, ignore_index=True)
     data = data[["target", *(name for name in data if name != "target")]]
+    limits = [limits_of(row) for row in data.itertuples()]
+    data = data.assign(how=[f"{how}; {limit}" if limit else how for how, limit in zip(data.how, limits, strict=True)])
+    data = data.drop(columns=["begins", "ends"])
     return Table(
         "Seconds to a tenth of a posterior sd",
         f"Seconds of a chain from which on the typical error stays below {TENTH:g} posterior sd, the error of 100 "
         "independent draws. Measured: where the curve of the figure below falls under that level, with the times at "
-        "which the ends of its 95 % band do; if it begins below, its first point. Extrapolated: beyond the end of the "
-        "curve, if the variance falls as one over the time and the bias stays as it is; so are ends of intervals that "
-        "are beyond it.",
+        "which the ends of its 95 % band do. Extrapolated: beyond the end of the curve, if the variance falls as one "
+        "over the time and the bias stays as it is.",
         data.drop(columns="target") if len(frames) == 1 else data,
     )

@@ -17,7 +17,7 @@ from approxmcmc.study.budget import Budget
 from approxmcmc.study.declare import Declaration
 from approxmcmc.study.names import spelled
 from approxmcmc.study.report import census, figures, tables
-from approxmcmc.study.report.answer import answers, reaching_table, use_table, without_gold
+from approxmcmc.study.report.answer import answers, explanations, paragraph, reaching_table, use_table, without_gold
 from approxmcmc.study.report.biases import bias_section, biases_of, sentence
 from approxmcmc.study.report.bounds import bounds_section
 from approxmcmc.study.report.cache import cached_pieces
@@ -59,7 +59,7 @@ def compose(results: "StudyResults") -> Report:
             title=f"{results.study.name}: risk report",
             subtitle=f"Source: {results.study.reference or 'not stated'}. {_size(results)}",
             notes=(*_notes(results, gathered), *limits(verdicts.scores)),
-            answer=(*answer, *(f"Caution: {text}" for text in _cautions(results, gathered))),
+            answer=(*answer, *paragraph("Caution", _cautions(results, gathered))),
             sections=(
                 *use_sections(verdicts),
                 *explorer_sections(verdicts.scores),
@@ -73,7 +73,7 @@ def compose(results: "StudyResults") -> Report:
 def _size(results: "StudyResults") -> str:
     """Return how much was run, in a sentence."""
     study = results.study
-    size = f"{counted(study.replicates, 'chain')} of each setting, {_budget_in_words(study.budget)} per chain"
+    size = f"{counted(study.replicates, 'chain')} of each setting, at most {_budget_in_words(study.budget)} per chain"
     return f"{size} (preset {results.preset} of the study)."
 
 
@@ -125,7 +125,7 @@ def judged_sections(verdicts: Verdicts) -> list[Section]:
 def use_sections(verdicts: Verdicts) -> list[Section]:
     """Return the section that says which setting to use at each budget, and how long each takes to a given error."""
     pieces = tuple(piece for piece in (use_table(verdicts), reaching_table(verdicts)) if piece is not None)
-    return [Section("What to use", pieces=pieces)] if pieces else []
+    return [Section("What to use", tuple(explanations(verdicts)), pieces=pieces)] if pieces else []
 
 
 def explorer_sections(scores: Sequence[Scores]) -> list[Section]:
@@ -227,7 +227,7 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
     """Return the design as Morris, White and Crowther (2019) order it: aims, data, estimands, methods, performance."""
     study = results.study
     others = "".join(f", on {target} {_budget_in_words(own)}" for target, own in study.budgets.items())
-    budget = f"{_budget_in_words(study.budget)} per chain{others}"
+    budget = f"at most {_budget_in_words(study.budget)} per chain, on the clock that its sampler reads{others}"
     kept = counted(study.thin, "step")
     chains = counted(study.replicates, "chain")
     terms = (

@@ -14,7 +14,7 @@ import numpy as np
 from approxmcmc.engine.checks import nearest
 from approxmcmc.errors import StudyError
 from approxmcmc.study.names import spelled
-from approxmcmc.study.report.answer import answers
+from approxmcmc.study.report.answer import answers, parted
 from approxmcmc.study.report.content import judged_sections
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.markdown import (
@@ -28,8 +28,8 @@ from approxmcmc.study.report.markdown import (
 from approxmcmc.study.report.page_warnings import limits
 from approxmcmc.study.report.pieces import Explorer, Figure, Section, Table
 from approxmcmc.study.report.published_files import CURVES, RISK, in_words, rows_of, unpacked
-from approxmcmc.study.report.scores import Scores, verdicts_of
-from approxmcmc.study.report.tables import DEPARTURES, tells_costs
+from approxmcmc.study.report.scores import DEPARTURES, Scores, verdicts_of
+from approxmcmc.study.report.tables import tells_costs
 from approxmcmc.study.report.who_wins import who_wins
 from approxmcmc.study.report.wording import slug
 
@@ -66,7 +66,8 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     notes = [*words["notes"], *limits(scores)]
     worded = in_words(words, table)
     parts = [worded(figure_block(first, "p0"))] if first else []
-    parts += [worded(plain_text(text)) for text in [*answers(verdicts), *words["told"]]]
+    for lead, text in map(parted, [*answers(verdicts), *words["told"]]):
+        parts.append(f"**{lead}**{worded(plain_text(text))}" if lead else worded(plain_text(text)))
     if notes:
         items = [f"- {worded(plain_text(note))}" for note in notes]
         parts.append("\n".join([":::{note}", *items, ":::"]))

@@ -29,7 +29,7 @@ from approxmcmc.diagnostics.running import Completions, completion_clocks, knows
 from approxmcmc.diagnostics.standard import departures
 from approxmcmc.diagnostics.traces import aligned
 from approxmcmc.study.declare import Declaration, estimands_of, is_averaged
-from approxmcmc.study.report.clocks import PageClock, clock_of, is_foreign, setup_seconds
+from approxmcmc.study.report.clocks import PageClock, cells_seconds, clock_of, is_foreign, wait
 from approxmcmc.study.report.intervals import LEAST_REPLICATES, NOTHING, Interval
 from approxmcmc.study.report.scores import ALL_ESTIMANDS, CONFIDENCE, STANDARD, WITHOUT_TAILS, Scores
 
@@ -109,6 +109,8 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
     over_data = judge.errors(ends, touched, "datapoints_touched")
     at_budgets = [errors.at(budgets) for errors in over_time]
     foreign = any(map(is_foreign, traces.values()))
+    longest_waits = {label: wait(cells_seconds(results, target, label, runs, clock)) for label, runs in traces.items()}
+    waits = {label: seconds for label, seconds in longest_waits.items() if not math.isnan(seconds)}
     stuck = {label: sum(map(is_stuck, runs)) for label, runs in traces.items()}
     rows = []
     for errors in at_budgets:
@@ -133,7 +135,7 @@ def contest_of(results: "StudyResults", target: str, traces: Mapping[str, Sequen
         over_time=pd.DataFrame([row for errors in over_time for row in errors.at(grids[errors.setting]).rows()]),
         over_data=pd.DataFrame([row for errors in over_data for row in errors.rows()]),
         clock_name=clock.name,
-        waits={label: setup_seconds(runs) for label, runs in traces.items()} if foreign else {},
+        waits=waits if foreign else {},
         departures=_departures(traces, reference, clocks, longest, RATE / len(results.study.targets)),
         gold_draws=draws_of(reference),
     )

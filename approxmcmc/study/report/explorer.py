@@ -36,8 +36,8 @@ QUANTITIES = (  # heading, column, whether its root is drawn
 )
 CAPTION = (
     "Choose what is drawn; point at a curve to read its value and 95 % interval. Bands: the intervals, from five "
-    "replicates on. Dashed: the error of the gold standard. Values that are not positive are left out. The figures and "
-    "tables below hold the same numbers."
+    "replicates on. Dashed: the error of the gold standard. Values that are not positive are left out. The figures "
+    "below draw the same curves; the tables also hold times before a curve begins."
 )
 
 
@@ -66,7 +66,7 @@ def _table(scores: Sequence[Scores], shown: int) -> "pd.DataFrame":
         estimands = score.estimands[:shown]
         for axis, curves, column, waits in _axes(score):
             kept = curves[curves.estimand.isin(estimands)]
-            at = kept[column] + (kept.setting.map(waits) if waits else 0.0)
+            at = kept[column] + (kept.setting.map(waits).fillna(0.0) if waits else 0.0)
             parts.append(kept.drop(columns=column).assign(target=score.target, axis=axis, at=at))
     table = pd.concat(parts, ignore_index=True)
     first = ["target", "axis", "estimand", "setting", "at"]

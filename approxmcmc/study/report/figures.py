@@ -60,8 +60,8 @@ def risk_against_time(scores: Scores) -> Figure:
         x_label=f"{scores.clock_name} time per chain (s)",
         caption="Risk = bias² + variance of the running mean against seconds of sampling (compilation and set-up out, "
         "tuning and warm-up in). A straight line of slope −1 is error dominated by variance; a line that levels off "
-        "has met its bias. A fitted distribution is a level line from the end of its fit. Each curve ends with its "
-        "setting's shortest chain.",
+        "has met its bias; a steeper line is still losing the bias of its start. A fitted distribution is a level line "
+        "from the end of its fit. Each curve ends with its setting's shortest chain.",
     )
 
 
@@ -69,10 +69,13 @@ def risk_with_setup(scores: Scores) -> Figure | None:
     """Draw risk against sampling time plus compilation; None if no setting is a sampler of another library."""
     if not scores.waits or scores.over_time is None:
         return None
-    shifted = scores.over_time.assign(time=scores.over_time.time + scores.over_time.setting.map(scores.waits))
+    waits = scores.over_time.setting.map(scores.waits).fillna(0.0)
+    shifted = scores.over_time.assign(time=scores.over_time.time + waits)
     seconds_by_setting = enumeration(
         [f"{label} {number(seconds)} s" for label, seconds in scores.waits.items() if seconds] or ["none"]
     )
+    unstated = [label for label in scores.settings if label not in scores.waits]
+    missing = f" Not moved, because its compilation is not known: {enumeration(unstated)}." if unstated else ""
     return _curves(
         scores,
         shifted,
@@ -80,8 +83,8 @@ def risk_with_setup(scores: Scores) -> Figure | None:
         title=f"Risk against time with compilation, {scores.target}",
         x_label=f"compilation, and {scores.clock_name} time per chain (s)",
         caption="The same risk, each curve moved right by the compilation that a user of the setting waits for in a "
-        f"fresh process before the first step: {seconds_by_setting}; 0 s for others. It is the longest of any "
-        "cell of the setting.",
+        f"fresh process before the first step: {seconds_by_setting}. It is the longest of any cell of the setting, in "
+        f"{scores.clock_name} seconds, as the times are.{missing}",
     )
 
 
@@ -118,8 +121,7 @@ def _curves(scores: Scores, curves: "pd.DataFrame", axis: str, *, title: str, x_
         caption += FOLDED
     if len(scores.estimands) > len(estimands):
         caption += f" The first {len(estimands)} of {len(scores.estimands)} estimands."
-    floors = enumeration([number(float(f)) for f in curves.floor.unique()[:LARGEST_PANELS]])
-    caption += f" {BANDS} Hatched, unless far below: the squared standard error of the gold standard, {floors}."
+    caption += f" {BANDS} Hatched, unless far below: the squared standard error of the gold standard."
     return Figure(title, caption, figure, curves.drop(columns=[c for c in curves if c.startswith(("bias", "var"))]))
 
 
@@ -185,8 +187,7 @@ def machine_health(records: "pd.DataFrame") -> Figure | None:
     caption = (
         "Seconds that a fixed piece of work took just before and after each cell, and the share of the wall-clock "
         "time in which the process had a processor. A level line means that the machine was equally fast for early "
-        "and "
-        "late cells."
+        "and late cells."
     )
     return Figure("Speed of the machine during the run", caption, figure, data)
 

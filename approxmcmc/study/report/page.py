@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from approxmcmc.engine.extras import extra
 from approxmcmc.engine.files.whole_files import scratch_folder
 from approxmcmc.study.report import explorer
+from approxmcmc.study.report.answer import parted
 from approxmcmc.study.report.cells import table_view
 from approxmcmc.study.report.latex import latex_table
 from approxmcmc.study.report.pieces import Explorer, Figure, Section, Table
@@ -64,7 +65,7 @@ def page_text(report: "Report", files: Path | None = None) -> str:
         title=report.title,
         subtitle=report.subtitle,
         banners=list(map(worded, report.notes)),
-        answer=list(map(worded, report.answer)),
+        answer=[(lead, worded(text)) for lead, text in map(parted, report.answer)],
         sections=[_section_view(section, names, files, worded) for section in report.sections],
         footer=report.footer,
         linked=files is not None,

@@ -5,16 +5,17 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from approxmcmc.diagnostics.risk import copies_of
+from approxmcmc.reference.gates import Gates
 from approxmcmc.study.cell import CLAIMS
 from approxmcmc.study.declare import Gold
 from approxmcmc.study.names import spelled
-from approxmcmc.study.report.census import census_table, warnings_table
+from approxmcmc.study.report.census import GATES, census_table, numbers, warnings_table
 from approxmcmc.study.report.clocks import LEAST_CPU_SHARE, PROCESSOR, clock_of, cpu_share
 from approxmcmc.study.report.evidence import Contest
 from approxmcmc.study.report.families import in_words
 from approxmcmc.study.report.intervals import LEAST_REPLICATES
 from approxmcmc.study.report.scores import Scores
-from approxmcmc.study.report.wording import counted, enumeration
+from approxmcmc.study.report.wording import counted, enumeration, number
 
 if TYPE_CHECKING:
     from approxmcmc.study.results import StudyResults
@@ -70,7 +71,8 @@ def banners(results: "StudyResults") -> list[str]:
     sentences = []
     looser = looser_gold(results.study.gold)
     if looser:
-        sentences.append(f"The gates of the gold standard are looser than the strict ones: {looser}.")
+        text = f"The gates of the gold standard are looser than the strict ones: {looser}."
+        sentences.append(" ".join([text, *_strict_failures(results)]))
     earlier = int(results.records["drawn_by"].notna().sum())
     if earlier:
         sentences.append(
@@ -83,7 +85,7 @@ def banners(results: "StudyResults") -> list[str]:
     if clock_of(results) == PROCESSOR:
         sentences.append(
             f"Times are processor times, because the median cell had {share:.0%} of a core and other programs used the "
-            "rest."
+            f"rest. {_noise(results, noisy, planned)}".rstrip()
         )
     else:
         if share >= LEAST_CPU_SHARE:
@@ -151,6 +153,40 @@ def _doubtful_clocks(results: "StudyResults") -> list[str]:
     ]
 
 
+def _noise(results: "StudyResults", noisy: int, planned: int) -> str:
+    """Return a sentence on noisy cells and on how much the speed of the machine varied; "" without noisy cells."""
+    if not noisy:
+        return ""
+    done = results.records[results.records.status == "done"]
+    probes = [seconds for name in ("probe_before", "probe_after") for seconds in numbers(done[name]) if seconds > 0.0]
+    return (
+        f"{noisy} of {planned} cells are noisy: a fixed piece of work took {number(min(probes))} to "
+        f"{number(max(probes))} wall seconds. Processor times vary less, but also with the load: trust differences in "
+        "time of a small factor only where the figure against data read shows them, too."
+    )
+
+
+def _strict_failures(results: "StudyResults") -> list[str]:
+    """Return a sentence for each gold standard that fails strict gates, with the numbers found."""
+    strict = dataclasses.asdict(Gates())
+    sentences = []
+    for target in results.study.targets:
+        gates = (results.gold_report(target) or {}).get("gates", [])
+        failures = []
+        for gate in gates:
+            for end, sign in (("max", 1.0), ("min", -1.0)):
+                limit = strict.get(f"{end}_{gate['gate']}")
+                if limit is not None and gate["value"] is not None and sign * (gate["value"] - limit) > 0.0:
+                    failures.append(f"{GATES.get(gate['gate'], gate['gate'])} {gate['value']:.3g} (strict: {limit:g})")
+        if failures:
+            name = spelled(target, results.study.names)
+            sentences.append(
+                f"That of {name} fails strict gates, {enumeration(failures)}: do not read differences of the size of "
+                "its error, the square root of the floor in the table of risks."
+            )
+    return sentences
+
+
 def looser_gold(gold: Gold | None) -> str:
     """Return which gates of a gold standard are looser than the strict ones; "" for none.
 
@@ -158,14 +194,20 @@ def looser_gold(gold: Gold | None) -> str:
     --------
     >>> from approxmcmc.reference import Gates
     >>> looser_gold(Gold(gates=Gates(max_r_hat=1.05)))
-    'max_r_hat 1.05 instead of 1.01'
+    'R-hat at most 1.05 instead of 1.01'
     """
     if gold is None or gold.gates is None:
         return ""
     strict = dataclasses.asdict(type(gold.gates)())
     asked = dataclasses.asdict(gold.gates)
     looser = [n for n in strict if (asked[n] < strict[n] if n.startswith("min_") else asked[n] > strict[n])]
-    return ", ".join(f"{name} {asked[name]:g} instead of {strict[name]:g}" for name in looser)
+    ends = {"min": "at least", "max": "at most"}
+    parts = {name: name.split("_", 1) for name in looser}
+    return ", ".join(
+        f"{GATES.get(parts[name][1], parts[name][1])} {ends.get(parts[name][0], '')} {asked[name]:g} instead of "
+        f"{strict[name]:g}"
+        for name in looser
+    )
 
 
 def _unequal_shares(results: "StudyResults") -> list[str]:

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CONFIDENCE = 0.95
+POWER = 0.8  # share of studies that a predicted number of replicates would let decide
 LARGEST_FLOOR = 0.1  # share of a risk; above it, the error of the gold standard may decide the order
 IN_SD = ", in posterior sd"
 WITHOUT_TAILS = f"means and spreads{IN_SD}"  # the same, against a gold standard known by its moments
 STANDARD = f"means, spreads and tails{IN_SD}"  # average over all coordinates of the standard estimands
 ALL_ESTIMANDS = f"all estimands{IN_SD}"  # average over all coordinates of the study's own estimands
+DEPARTURES = "How wrong at the last budget"  # title of a table, before the target's name
 ROUNDING = 1e-20  # variance over squared bias; below it, the variance is that of rounding
 MANY_REPLICATES = 1000  # a study that needs more to order two settings may take them as equal
 
@@ -60,7 +62,8 @@ class Scores:
     clock_name
         What the seconds are: those of the "wall" clock or of the "processor".
     waits
-        Seconds of compilation before the first step, by setting; empty if no setting is of another library.
+        Seconds of compilation before the first step on the clock `clock_name`, by setting; a setting that states none
+        is absent. Empty if no setting is of another library.
     """
 
     target: str
@@ -100,6 +103,16 @@ class Scores:
         return list(dict.fromkeys(self.at_budgets["setting"])) if len(self.at_budgets) else []
 
     @property
+    def stuck(self) -> list[str]:
+        """Labels of the settings whose chains never moved."""
+        table = self.at_budgets
+        return list(dict.fromkeys(table.setting[never_moved(table)])) if len(table) else []
+
+    def of_moving(self, table: "pd.DataFrame") -> "pd.DataFrame":
+        """Return the rows of the settings that moved: draws of the others say nothing."""
+        return table[~table.setting.isin(self.stuck)]
+
+    @property
     def estimands(self) -> list[str]:
         """Labels of the estimands; the first one is judged."""
         return list(dict.fromkeys(self.at_budgets["estimand"])) if len(self.at_budgets) else []
@@ -116,11 +129,16 @@ class Scores:
 
     def at_own_end(self, estimand: str, setting: str) -> "pd.DataFrame | None":
         """Return the last known point of a setting's curve over time, indexed by setting; None without any."""
+        known = self.curve(estimand, setting)
+        return None if known is None else known.tail(1).set_index("setting")
+
+    def curve(self, estimand: str, setting: str) -> "pd.DataFrame | None":
+        """Return the known points of a setting's curve over time, in the order of time; None without any."""
         if self.over_time is None or self.over_time.empty:
             return None
         curves = self.over_time
         known = curves[(curves.estimand == estimand) & (curves.setting == setting) & curves.risk.notna()]
-        return None if known.empty else known.sort_values("time").tail(1).set_index("setting")
+        return None if known.empty else known.sort_values("time")
 
     def at_last_budget(self, estimand: str) -> "pd.DataFrame":
         """Return one row per setting at the longest common time, indexed by setting."""
@@ -130,6 +148,11 @@ class Scores:
     def replicates(self) -> dict[str, int]:
         """The number of finished chains of each setting, the smallest over estimands and times."""
         return {name: int(self.at_budgets.replicates[self.at_budgets.setting == name].min()) for name in self.settings}
+
+
+def never_moved(table: "pd.DataFrame") -> "pd.Series[bool]":
+    """Return for each row whether none of the chains moved; False where it is unknown."""
+    return table["replicates"] <= table["stuck"] if "stuck" in table else table["replicates"] < 0
 
 
 def unit_of(estimand: str) -> str:
@@ -148,6 +171,26 @@ def words_of(estimand: str) -> str:
         TAILS: "over the tail probabilities of all coordinates",
     }
     return phrases.get(estimand, f"in {estimand}")
+
+
+def meaning_of(estimand: str) -> str:
+    """Return what an error of 1 is, in a sentence, for an average over several estimands; "" for others.
+
+    With `f` an estimand of one coordinate, s its standard deviation under the posterior and K their number, the squared
+    typical error is the mean over the K of (error of f / s)^2. It is 1/n for n independent draws.
+    """
+    parts = {
+        STANDARD: "a mean, a squared deviation from it, the share beyond 2 sd",
+        WITHOUT_TAILS: "a mean, a squared deviation from it",
+        ALL_ESTIMANDS: "the estimands of the study",
+    }
+    if estimand not in parts:
+        return ""
+    return (
+        f"Typical error: root mean square over all coordinates of the errors of {parts[estimand]}, each in units of "
+        "its own standard deviation from draw to draw. An error of 1 is that of one independent draw, of "
+        "0.1 that of 100."
+    )
 
 
 def typical(row: Any, name: str = "risk") -> Interval:
@@ -211,8 +254,8 @@ def ranking(table: "pd.DataFrame", exact: str | None, verdicts: int) -> Ranking:
     verdicts
         Number of verdicts that share one error rate.
     """
-    never_moved = table.get("stuck", 0) >= table["replicates"]
-    moving = table[~never_moved]
+    is_stuck = never_moved(table)
+    moving = table[~is_stuck]
     judged = moving[moving.risk.notna()].sort_values("risk", kind="stable")
     known = tuple(map(str, judged.index))
     few = bool((judged.replicates < LEAST_REPLICATES).any())
@@ -220,7 +263,7 @@ def ranking(table: "pd.DataFrame", exact: str | None, verdicts: int) -> Ranking:
         known,
         worse=() if few else tuple(name for name in known[1:] if is_worse(judged, name, known[0], exact, verdicts)),
         late=tuple(str(label) for label in moving.index if label not in known),
-        stuck=tuple(map(str, table.index[never_moved])),
+        stuck=tuple(map(str, table.index[is_stuck])),
         few=few,
     )
 
@@ -301,17 +344,19 @@ def gold_times(table: "pd.DataFrame", names: "tuple[str, ...]") -> float:
 def replicates_needed(table: "pd.DataFrame", name: str, best: str, exact: str | None, verdicts: int) -> float:
     """Return about how many replicates would order a setting and the best one, if their risks are as estimated.
 
-    The interval of a log risk is about as wide as one over the root of the number of replicates. NaN if a risk is not
-    above 0, or without intervals; inf if the risks are equal.
+    The interval of a log risk is about as wide as one over the root of the number of replicates. If the interval just
+    excluded 1, half of such studies would decide; with the number returned :data:`POWER` of them do. NaN if a risk is
+    not above 0, or without intervals; inf if the risks are equal.
 
     Examples
     --------
-    A gap of log 2 and intervals that reach log 2 from each side need four times as many:
+    A gap of log 2 and intervals that reach log 2 from each side need four times as many to decide in half of the
+    studies, and ((1.96 + 0.84) / 1.96)^2 times these to decide in 80 %:
 
     >>> import pandas as pd
     >>> rows = {"risk": [1.0, 2.0], "risk_lower": [0.5, 1.0], "risk_upper": [2.0, 4.0], "replicates": 8, "floor": 0.0}
     >>> round(replicates_needed(pd.DataFrame(rows, index=["best", "next"]), "next", "best", None, 1))
-    32
+    65
     """
     row = table.loc[name]
     top = table.loc[best]
@@ -325,7 +370,9 @@ def replicates_needed(table: "pd.DataFrame", name: str, best: str, exact: str | 
         widths.append(_above(top, "ratio", verdicts))
     width = min((width for width in widths if math.isfinite(width)), default=math.nan)
     count = int(min(row.replicates, top.replicates))
-    return math.inf if gap == 0.0 else count * (width / gap) ** 2
+    quantile = -float(special.ndtri((1.0 - CONFIDENCE) / (2.0 * max(verdicts, 1))))
+    for_power = (quantile + float(special.ndtri(POWER))) / quantile
+    return math.inf if gap == 0.0 else count * (for_power * width / gap) ** 2
 
 
 def _below(row: Any, name: str, verdicts: int) -> float:

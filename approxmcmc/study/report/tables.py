@@ -10,7 +10,7 @@ import numpy as np
 from approxmcmc.diagnostics.records import stat_attribute
 from approxmcmc.study.measures import ratio_of_sums
 from approxmcmc.study.report.census import numbers
-from approxmcmc.study.report.clocks import draws_timed
+from approxmcmc.study.report.clocks import cells_seconds, draws_timed
 from approxmcmc.study.report.evidence import Contest, is_stuck
 from approxmcmc.study.report.families import FEW
 from approxmcmc.study.report.intervals import (
@@ -23,7 +23,7 @@ from approxmcmc.study.report.intervals import (
 )
 from approxmcmc.study.report.pieces import Table
 from approxmcmc.study.report.predictions import Prediction, predict_setting
-from approxmcmc.study.report.scores import ROUNDING, Scores
+from approxmcmc.study.report.scores import DEPARTURES, ROUNDING, Scores
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 
 PART = 0.5  # share of the data
-DEPARTURES = "How wrong at the last budget"  # title of a table, before the target's name
 
 # --- risk ---
 
@@ -46,12 +45,16 @@ def risk_table(scores: Scores) -> Table:
     ranked = len(scores.settings) > FEW
     order = ["time", "estimand", "risk"] if ranked else ["time"]  # with many settings, the best ones come first
     sort_keys = {"estimand": lambda column: column.map(scores.estimands.index)}
-    data = scores.at_budgets.dropna(subset="risk").sort_values(
-        order,
-        ascending=[name != "time" for name in order],
-        kind="stable",
-        ignore_index=True,
-        key=lambda column: sort_keys.get(column.name, lambda same: same)(column),
+    data = (
+        scores.of_moving(scores.at_budgets)
+        .dropna(subset="risk")
+        .sort_values(
+            order,
+            ascending=[name != "time" for name in order],
+            kind="stable",
+            ignore_index=True,
+            key=lambda column: sort_keys.get(column.name, lambda same: same)(column),
+        )
     )
     rounding = data.variance_upper < ROUNDING * data.bias_sq.abs()  # a fitted distribution is the same in every chain
     data.loc[rounding, ["variance", "variance_lower", "variance_upper"]] = 0.0
@@ -71,8 +74,10 @@ def risk_table(scores: Scores) -> Table:
         "Estimates with 95 % bootstrap intervals over replicates; n/R: replicates that finished, of those "
         f"planned.{what} "
         "A negative bias² is an unbiased estimate of a value near zero. Floor: squared standard error of the gold "
-        "standard. A setting is missing at a time at which a replicate has no draw. A risk that does not exceed the "
-        "floor bounds a ratio on one side only.",
+        "standard. A setting is missing at a time at which a replicate has no draw, or if its chains never moved. A "
+        "risk that does not exceed the floor bounds a ratio on one side only. Each interval is for one number: the "
+        "verdicts widen it for all comparisons of the page, so a ratio whose interval here excludes 1 may be "
+        "undecided. From five to eight replicates about 91 to 95 % of such intervals hold the true value.",
         data,
         headings={"bias_sq": "bias²", "time": "time (s)", "ratio": "ratio to baseline"},
     )
@@ -82,13 +87,15 @@ def departures_table(scores: Scores) -> Table | None:
     """Tabulate how far means and spreads of each setting are from the gold standard at the last budget."""
     if scores.departures is None or scores.departures.empty:
         return None
+    departures = scores.of_moving(scores.departures)
     return Table(
         f"{DEPARTURES}, {scores.target}",
         f"From the draws of {scores.times[-1]:.3g} s of a chain, over all coordinates of all parameters. Largest error "
         "of a mean, in posterior standard deviations; posterior standard deviation over that of the gold standard, "
         "where it is farthest from 1. Differences that chance does not explain, and intervals: all coordinates, "
-        "quantities and settings of the page share an error rate of 5 %, which is apart from that of the comparisons.",
-        scores.departures,
+        "quantities and settings of the page share an error rate of 5 %, which is apart from that of the comparisons. "
+        "A setting whose chains never moved is left out.",
+        departures,
         headings={
             "mean_error": "error of a mean (sd)",
             "mean_at": "of",
@@ -173,7 +180,8 @@ def cost_table(results: "StudyResults", contest: Contest) -> Table:
         "replicates, Clopper-Pearson for wrong decisions (audits decide the same proposal with the same u on all data; "
         "their time is not counted). Predicted: the recursion of Korattikara, Chen and Welling at (log ratio, scale) "
         "pairs from the chains' own draws, with the interval of the mean over pairs; blank for a test to which the "
-        "recursion does not apply.",
+        "recursion does not apply. Data read include those of the proposal, such as of a gradient; the prediction "
+        "has those of the test alone.",
         pd.DataFrame(rows),
         headings={
             "data per decision": "data read",
@@ -203,24 +211,24 @@ def seconds_table(results: "StudyResults", contest: Contest) -> Table:
     rows = []
     for label, traces in contest.traces.items():
         done = records[(records.target == contest.target) & (records.label == label) & (records.status == "done")]
-        record = contest.clock.record
-        sampling = [float(trace["sample_stats"][record].sum()) for trace in traces]
-        tuning = [float(np.sum(trace["sample_stats"].attrs.get(f"tuning_{record}", 0.0))) for trace in traces]
+        cells = cells_seconds(results, contest.target, label, traces, contest.clock)
         rows.append(
             {"setting": label, "cells": len(done), "draws timed": draws_timed(traces)}
-            | median_range(numbers(done.compile_seconds)).columns("compilation")
-            | median_range(numbers(done.setup_seconds)).columns("set-up")
-            | median_range(tuning).columns("tuning")
-            | median_range(sampling).columns("sampling")
+            | median_range([cell.compilation for cell in cells]).columns("compilation")
+            | median_range([cell.setup for cell in cells]).columns("set-up")
+            | median_range([cell.tuning for cell in cells]).columns("tuning")
+            | median_range([cell.sampling for cell in cells]).columns("sampling")
             | median_range(numbers(done.wall_seconds)).columns("whole cell, wall")
             | median_range(numbers(done.cpu_seconds)).columns("whole cell, CPU")
         )
     return Table(
         f"Seconds per cell, {contest.target}",
-        "Median [smallest, largest] over cells. Only tuning (warm-up, or the fit of a distribution) and sampling are "
-        "on the "
-        "clock of the risk curves; the first cell of a process may pay for compilation. A sampler of another library "
-        "reports in every cell what it compiled for in the first.",
+        f"Median [smallest, largest] over cells, in {contest.clock.name} seconds but for the column that is named "
+        "after the wall clock. Only tuning (warm-up, or the fit of a distribution) and sampling are on the clock of "
+        "the risk curves. Set-up: the rest of the cell. Compilation is a part of it, as large as the sampler states, "
+        "and at most all of it: a library states in each cell what it compiled for in the first cell of a process. A "
+        "chain ends at its limit on the clock that its sampler reads: on a busy machine one that reads the wall clock has "
+        "fewer processor seconds.",
         pd.DataFrame(rows),
         formats=dict.fromkeys(["compilation", "set-up"], ".3f")
         | dict.fromkeys(["tuning", "sampling", "whole cell, wall", "whole cell, CPU"], ".2f"),
@@ -249,8 +257,8 @@ def convergence_table(contest: Contest) -> Table:
         rows.append(row)
     return Table(
         f"R-hat and effective sample size, {contest.target}",
-        "Each replicate counts as a chain; second half of the draws; median [smallest, largest] over parameters. "
-        "Stuck: the chains never moved.",
+        "Each replicate counts as a chain; draws: the second half of the shortest chain, of which as many are taken of "
+        "each; median [smallest, largest] over parameters. Stuck: the chains never moved.",
         pd.DataFrame(rows),
         formats={"R-hat": ".3f", "bulk ESS": ",.0f", "tail ESS": ",.0f"},
     )

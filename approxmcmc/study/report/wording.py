@@ -232,4 +232,7 @@ def words(attrs: Mapping[Any, Any]) -> str:
         return "fresh random rows for every decision"
     if order == "blocks":
         return f"blocks of {counted(int(attrs['block_size']), 'row')} of a shuffled copy"
-    return "no random subset: decisions read all data in memory order, rows that the sampler draws, or nothing"
+    return (
+        "no recorded order, since decisions read all data, or rows that the sampler draws by itself, or there are no "
+        "decisions"
+    )
