@@ -13,7 +13,7 @@ from approxmcmc.study.report.clocks import clock_of
 from approxmcmc.study.report.content import publishable
 from approxmcmc.study.report.evidence import gather
 from approxmcmc.study.report.published_files import CURVES, RISK, packed, pictures_to_bytes, to_bytes, words_to_text
-from approxmcmc.study.report.tables import DEPARTURES
+from approxmcmc.study.report.scores import DEPARTURES
 
 if TYPE_CHECKING:
     import pandas as pd

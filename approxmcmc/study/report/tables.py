@@ -227,8 +227,8 @@ def seconds_table(results: "StudyResults", contest: Contest) -> Table:
         "after the wall clock. Only tuning (warm-up, or the fit of a distribution) and sampling are on the clock of "
         "the risk curves. Set-up: the rest of the cell. Compilation is a part of it, as large as the sampler states, "
         "and at most all of it: a library states in each cell what it compiled for in the first cell of a process. A "
-        "chain ends at its limit on the clock that its sampler reads: on a busy machine one that reads the wall clock has "
-        "fewer processor seconds.",
+        "chain ends at its limit on the clock that its sampler reads: on a busy machine one that reads the wall clock "
+        "has fewer processor seconds.",
         pd.DataFrame(rows),
         formats=dict.fromkeys(["compilation", "set-up"], ".3f")
         | dict.fromkeys(["tuning", "sampling", "whole cell, wall", "whole cell, CPU"], ".2f"),
