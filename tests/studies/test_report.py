@@ -302,7 +302,7 @@ def test_banners_name_loose_gold_failed_gates_noise_and_losses(page):
     _, text = page
     banners = re.findall(r'<p class="banner">(.*?)</p>', text, flags=re.DOTALL)
     assert len(banners) == 4 and "Times are those of the wall clock, because" in text
-    for word in ("synthetic", "bulk ESS at least 1000 instead of 10000", "noisy", "bulk ESS 800 (strict: 10000)"):
+    for word in ("synthetic", "bulk ESS at least 1000 instead of 10000", "noisy", "bulk ESS 800 (strict: 10,000)"):
         assert any(word in banner for banner in banners), word
     answer = text[text.index('id="answer"') : text.index('id="notes"')]
     for word in ("failed bulk_ess", "have no result"):  # what can change the answer stands beside it
@@ -595,7 +595,7 @@ def test_seconds_to_an_error_are_read_off_the_curves():
     assert words in answer_of(counted)[0] and "; fast after 151 s" in answer_of(counted)[0]
     assert "If compilation" not in answer
     counted = dataclasses.replace(scores, waits={"short": 10.0})
-    assert "counts, it is still the first to reach 0.1 posterior sd, after 1 s." in answer_of(counted)[0]
+    assert "counts, fast is still the first to reach 0.1 posterior sd, after 1 s." in answer_of(counted)[0]
 
 
 def test_an_end_of_an_interval_beyond_the_curve_is_marked_as_extrapolated():
@@ -663,7 +663,10 @@ def test_an_error_of_one_is_that_of_one_independent_draw():
         together, *parts = (contest.at_last_budget(estimand).risk[name] for estimand in contest.estimands)
         expected = np.mean([part / scale for part, scale in zip(parts, scales, strict=True)])
         assert together == pytest.approx(expected, rel=0.1)
-    assert "An error of 1 is that of one independent draw" in " ".join(explanations(verdicts_of([contest])))
+    verdicts = verdicts_of([contest])
+    assert "An error of 1 is that of one independent draw" in " ".join(explanations(verdicts))
+    assert "1 is the error of one independent draw" in use_table(verdicts).caption
+    assert "where 1 is the error of one independent draw" in answers(verdicts)[1]
 
 
 def test_compilation_is_on_the_clock_of_the_page_and_part_of_the_set_up():

@@ -204,7 +204,7 @@ def _with_compilation(scores: Scores, order: Ranking) -> list[str]:
         return []
     seconds = dict(first)
     if first[0][0] == order.best:
-        reached = f"it is still the first to reach {TENTH:g} posterior sd, after {number(first[0][1])} s"
+        reached = f"{order.best} is still the first to reach {TENTH:g} posterior sd, after {number(first[0][1])} s"
         return [f"If compilation in a fresh process counts, {reached}."]
     best = f"; {order.best} after {number(seconds[order.best])} s" if order.best in seconds else ""
     reached = f"{first[0][0]} is the first to reach {TENTH:g} posterior sd, after {number(first[0][1])} s{best}"
@@ -216,7 +216,9 @@ def _how_wrong(table: Any, order: Ranking, estimand: str) -> str:
     assert order.best is not None
     floor = math.sqrt(float(table.floor.max()))
     gold = f" (that of the gold standard is {brief(float(f'{floor:.2g}'))})" if floor > 0.0 else ""
-    return f"the typical error of {order.best} {words_of(estimand)} is {_error(table, order.best, estimand)}{gold}."
+    unit = ", where 1 is the error of one independent draw" if meaning_of(estimand) else ""
+    error = f"{_error(table, order.best, estimand)}{unit}{gold}"
+    return f"the typical error of {order.best} {words_of(estimand)} is {error}."
 
 
 def _following(table: Any, order: Ranking, estimand: str) -> list[str]:
@@ -530,9 +532,10 @@ def use_table(verdicts: Verdicts) -> Table | None:
         return None
     data = pd.DataFrame(rows)
     what = {score.estimands[0]: None for score in judged}
+    unit = "; 1 is the error of one independent draw" if any(map(meaning_of, what)) else ""
     return Table(
         USE,
-        f'Typical error: root of the risk, {"; ".join(map(words_of, what))}, with its 95 % interval. "next": the '
+        f'Typical error: root of the risk, {"; ".join(map(words_of, what))}, with its 95 % interval{unit}. "next": the '
         "setting with the next larger risk. Undecided: settings that may be as good. Late: some chain has no draw by "
         "then. Stuck: the chains never moved. Seconds include tuning, not compilation. The table compares "
         f"{verdicts.count} times a setting with the best one; at most one such table of twenty calls one worse that is "

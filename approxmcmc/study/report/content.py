@@ -231,7 +231,7 @@ def design(results: "StudyResults", contests: Sequence[Contest]) -> Section:
     kept = counted(study.thin, "step")
     chains = counted(study.replicates, "chain")
     terms = (
-        ("Aims", f"{OWN_AIMS if study.gold is None else AIMS} After {study.reference}."),
+        ("Aims", f"{OWN_AIMS if study.gold is None else AIMS} Source: {study.reference}."),
         (
             "Data",
             "; ".join(

@@ -177,7 +177,9 @@ def _strict_failures(results: "StudyResults") -> list[str]:
             for end, sign in (("max", 1.0), ("min", -1.0)):
                 limit = strict.get(f"{end}_{gate['gate']}")
                 if limit is not None and gate["value"] is not None and sign * (gate["value"] - limit) > 0.0:
-                    failures.append(f"{GATES.get(gate['gate'], gate['gate'])} {gate['value']:.3g} (strict: {limit:g})")
+                    failures.append(
+                        f"{GATES.get(gate['gate'], gate['gate'])} {number(gate['value'])} (strict: {number(limit)})"
+                    )
         if failures:
             name = spelled(target, results.study.names)
             sentences.append(
