@@ -1,5 +1,6 @@
 """Rebuild PyTensor graphs with other leaves, over a flat vector, or in a numerically stable form."""
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -77,7 +78,10 @@ def apply_node(node: Any, inputs: Sequence[Any]) -> list[Any]:
     if is_signed(node.op) and hasattr(node.op, "rv_op"):
         new = dict(zip(node.inputs, inputs, strict=True))
         parameters = [new[variable] for variable in node.op.dist_params(node)]
-        return list(node.op.rv_op(*parameters).owner.outputs)
+        # A distribution with settings besides its parameters, such as the order of an autoregression, cannot be built
+        # from parameters alone: then Python refuses them, in a line that is not of this package (see `refusals`).
+        arguments = inspect.signature(node.op.rv_op).bind(*parameters)
+        return list(node.op.rv_op(*arguments.args).owner.outputs)
     if isinstance(node.op, OpFromGraph):
         inner = zip(node.op.inner_inputs, inputs, strict=True)
         if not all(old.type.is_super(new.type) for old, new in inner):
