@@ -364,7 +364,7 @@ class Steps:
         self.read.append(len(self.terms) if some is None else len(some))
         return self.terms.copy() if some is None else np.resize(self.terms[some], len(self.terms)), -7.0
 
-    def look(self):
+    def audit_at(self):
         return self.audit.audit_at(HERE, 3, orders=4)
 
 

@@ -30,7 +30,7 @@ def untried(name, lower_bound, **settings):
 
 def sentence(*others, goal=GOAL, chosen_at=0.079, counted=False):
     """Return the sentence on a choice whose chosen candidate costs `chosen_at`, made as `choose_sampler` makes it."""
-    known = SimpleNamespace(target=amc.targets.LogisticRegression([[1.0], [2.0]], [0, 1]), laws=list)
+    known = SimpleNamespace(target=amc.targets.LogisticRegression([[1.0], [2.0]], [0, 1]), fits=list)
     known.seconds_to_compile = lambda parts: 12.0
     known.term_work = known.target.term_work
     chosen = state("chosen", chosen_at, measured=True, counted=counted)
