@@ -76,12 +76,12 @@ def pairings(group: str) -> Iterator[Pairing]:
 
 
 def of_proposal(name: str) -> Iterator[Pairing]:
-    """Yield the first example of a kind of proposal with all tests, further ones with the exact test."""
-    place, examples = list(PROPOSALS).index(name), PROPOSALS[name]
-    worlds = FIELDS if examples[0].proposes_states else FORMS
+    """Yield the first example of a kind of proposal that may have a test with all tests, others with the exact test."""
+    place, tested = list(PROPOSALS).index(name), with_ratio(name)
+    worlds = FIELDS if tested.proposes_states else FORMS
     for t, test in enumerate(INVARIANT):
-        yield Pairing(name, amc.MetropolisHastings(examples[0], test), rotated(worlds, place + t))
-    for k, example in enumerate(examples[1:]):
+        yield Pairing(name, amc.MetropolisHastings(tested, test), rotated(worlds, place + t))
+    for k, example in enumerate(each for each in PROPOSALS[name] if each is not tested):
         yield Pairing(name, amc.MetropolisHastings(example, amc.ExactTest()), rotated(worlds, place + k))
 
 
@@ -94,9 +94,16 @@ def of_mixtures() -> Iterator[Pairing]:
         for k, other in enumerate(PROPOSALS):
             if other not in (one, "Mixture", "SingleSite"):
                 mixture = amc.proposals.Mixture(
-                    [PROPOSALS[one][-1], PROPOSALS[other][0]]
+                    [PROPOSALS[one][-1], with_ratio(other)]
                 )  # the last example remembers longest
                 yield Pairing("Mixture", amc.MetropolisHastings(mixture, amc.ExactTest()), rotated(FORMS, p + k))
+
+
+def with_ratio(name: str) -> Proposal:
+    """Return the first example of a kind of proposal that has a density ratio; the first of all if none has one."""
+    target = TARGETS["ControlVariate, influential rows"]()
+    examples = PROPOSALS[name]
+    return next((example for example in examples if compiled(example, target) is not None), examples[0])
 
 
 def compiled(proposal: Proposal, target: Any) -> CompiledProposal | None:
