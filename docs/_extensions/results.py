@@ -96,7 +96,8 @@ def _pictures(names: list[str]) -> str:
             continue
         (folder / f"{name}.svg").write_text(drawn, encoding="utf-8")
         [title] = HEADING.findall(page)[:1]
-        lines.append(f"[![{title}](../_generated/results/{name}.svg)]({name}.md)\n\n[]({name}.md)")
+        # one paragraph with a line break, so that the title stays below its picture
+        lines.append(f"[![{title}](../_generated/results/{name}.svg)]({name}.md)\\\n[]({name}.md)")
     return "\n\n".join([":::{container} result-gallery", *lines, ":::"])
 
 
