@@ -224,7 +224,6 @@ class TestSettings:
             (lambda: amc.RandomWalk("a"), "RandomWalk(scale='a', "),
             (lambda: amc.RandomWalk(0.1, target_acceptance=[0.3]), "target_acceptance=[0.3]"),
             (lambda: amc.SequentialTTest(epsilon=None), "SequentialTTest(epsilon=None, "),
-            (lambda: amc.proposals.StochasticGradientLangevin(0.1, math.inf), "batch_size=inf"),
             (lambda: amc.proposals.Mixture(0.5), "Mixture(proposals=0.5, weights=None): a setting of the wrong kind"),
             (lambda: amc.samplers.Slice(lambda: 1.0), "help(Slice) says what each must be"),
         ],
@@ -233,6 +232,13 @@ class TestSettings:
         with pytest.raises((TypeError, ValueError, OverflowError)) as told:
             make()
         assert note in told.value.__notes__[0]
+
+    def test_a_refusal_that_names_the_class_needs_no_note(self):
+        with pytest.raises(
+            InvalidInputError, match=r"^StochasticGradientLangevin: batch_size must be .*found inf"
+        ) as told:
+            amc.proposals.StochasticGradientLangevin(0.1, math.inf)
+        assert not hasattr(told.value, "__notes__")
 
     def test_a_refusal_that_says_more_stays(self):
         with pytest.raises(InvalidInputError, match=r"^RandomWalk: standard deviations must be positive") as told:

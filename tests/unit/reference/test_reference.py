@@ -26,6 +26,7 @@ from approxmcmc.reference import (
 from approxmcmc.reference.cache import cached
 from approxmcmc.targets import FunctionTarget
 from approxmcmc.whole_chains.settings import NUTS
+from tests.examples import TARGETS
 from tests.models import logistic
 
 CHAINS, DRAWS = 4, 1000
@@ -296,6 +297,12 @@ def test_a_twin_that_names_pymc_is_read():
 
     assert twin_id(twin(1.0)) == twin_id(twin(1.0)) != twin_id(twin(2.0))
     assert twin_id(twin(1.0)) is not None
+
+
+@pytest.mark.parametrize("name", [name for name in TARGETS if name.endswith("Regression")])
+def test_a_twin_of_the_library_is_read(name):
+    """A gold standard of a target whose twin cannot be read is made again in each call."""
+    assert twin_id(TARGETS[name]()) is not None
 
 
 def _garbage(path, tree):
