@@ -41,7 +41,7 @@ class Compilations(event.Listener):
 
 def is_kept(dispatcher, signature):
     """Return whether a later process finds the code of a dispatcher for a signature on disk."""
-    cache = dispatcher._cache
+    cache = getattr(dispatcher, "_cache", None)  # numba's blocks of Python code have none
     if not isinstance(cache, ContentCache):
         return False
     return (cache_folder() / cache._file_name(signature, dispatcher.targetctx.codegen().magic_tuple())).exists()

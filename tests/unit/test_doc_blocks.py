@@ -42,6 +42,8 @@ FEWER = (
     (r"synthetic_logistic\(20_000, 10\)", "synthetic_logistic(400, 2)"),
     (r"n=20_000, d=5", "n=400, d=5"),
     ("observations=1000", "observations=100"),
+    (r"union_members\(\)", "union_members().head(80)"),
+    (r"amc\.sample\(member, ", f"amc.sample(member, {MALA}, tune=10, draws=30, "),
     (r"amc\.sample\(target\)\n", f"amc.sample(target, {MALA}, tune=10, draws=30, progressbar=False)\n"),
     (r'Client\("tcp://scheduler:8786"\)', "Client(processes=False, dashboard_address=None)"),
     ("from my_library import MySampler", "from approxmcmc.whole_chains import BlackjaxNUTS as MySampler"),
