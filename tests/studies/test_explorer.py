@@ -95,7 +95,7 @@ def test_numbers_reach_the_page_as_they_are_and_what_is_not_finite_as_null():
     parts = json.loads(content(explorer([scores])))
     [target] = parts["targets"]
     first = target["axes"][0]["estimands"][0]
-    assert first["name"] == STANDARD and first["unit"] == " posterior sd" and first["floor"] == 1e-4
+    assert first["name"] == STANDARD and first["unit"] == " of the error of one draw" and first["floor"] == 1e-4
     exact = first["curves"][0]
     assert exact["at"] == list(TIMES)
     assert exact["risk"] == [0.04, None, 0.01] and exact["risk_upper"] == [None, 0.08, 0.04]
@@ -249,7 +249,7 @@ def test_a_browser_shows_the_interval_under_the_pointer_and_runs_no_name(tmp_pat
     np.testing.assert_allclose(told["error"], np.sqrt([0.16, 0.08, 0.04]), rtol=1e-4)
     np.testing.assert_allclose(told["risk"], [0.16, 0.08, 0.04])
     np.testing.assert_allclose(told["band"], [0.01 / 3.0] * 3, rtol=1e-4)  # its lower end is negative
-    assert f"{IMAGE}" in told["hover"] and "0.283 [0.141, 0.566] posterior sd" in told["hover"]
+    assert f"{IMAGE}" in told["hover"] and "0.283 [0.141, 0.566] of the error of one draw" in told["hover"]
     assert "at 2.00 s" in told["hover"]
     assert told["targets"] == ["wall time per chain (s)"] and told["second"] == "data points touched per chain"
     assert told["names"] == ["exact", IMAGE] and told["others"] == ["exact", "fast"]

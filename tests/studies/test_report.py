@@ -50,7 +50,7 @@ from approxmcmc.study.report.intervals import (
 from approxmcmc.study.report.page_warnings import _unequal_shares, banners, limits, looser_gold
 from approxmcmc.study.report.pieces import Figure, Note, Section, Table
 from approxmcmc.study.report.predictions import log_term_differences, predict_setting
-from approxmcmc.study.report.scores import Scores, ranking, verdicts_of, widened
+from approxmcmc.study.report.scores import STANDARD, Scores, ranking, verdicts_of, widened
 from approxmcmc.study.report.svg import inline_svg, subplots, svg_document
 from approxmcmc.study.report.wording import brief, estimate, naming, number
 from approxmcmc.targets import LogisticRegression
@@ -480,7 +480,7 @@ def test_a_setting_far_above_the_error_of_a_coarse_gold_standard_is_worse():
 
 @pytest.mark.parametrize(("scale", "words"), [(1.0, ""), (1.8, "1.8 times that of the reference")])
 def test_a_sampler_with_right_means_that_is_too_wide_is_not_the_best(scale, words):
-    """By default a page judges means, spreads and tails of all coordinates, whose errors are in posterior sds."""
+    """By default a page judges means, spreads and tails of all coordinates, whose errors are in those of one draw."""
     results = make_results(failed=False)
     results.study = dataclasses.replace(results.study, estimands=None, average_over=())
     rng = np.random.default_rng(1)
@@ -489,7 +489,7 @@ def test_a_sampler_with_right_means_that_is_too_wide_is_not_the_best(scale, word
     [contest] = gather(results)
     wide = "austerity[epsilon=0.05]"
     answer = " ".join(answer_of(contest))
-    assert contest.estimands[0] == "means, spreads and tails, in posterior sd"
+    assert contest.estimands[0] == "means, spreads and tails, in errors of one draw"
     [departing] = re.findall(r"beyond chance \(see the table [^)]*\): (.*?)\.(?: |$)", answer) or [""]
     assert (wide in departing) == bool(words)
     assert words in contest.departures.set_index("setting").differs[wide]
@@ -633,14 +633,35 @@ def test_why_a_setting_is_worse_is_its_start_its_bias_its_scatter_or_its_warm_up
     reasons = dict(re.findall(r"(\w+) [\d.]+ \[[^]]*\], [\d,.]+ times as much, (.*?)[;.](?= |$)", worse))
     first_late = brief(float(f"{times[times > 50.0][0]:.2g}"))
     assert reasons == {
-        "start": "its start has not worn off",
+        "start": "its start has probably not worn off",
         "scatter": "scatter",
-        "late": f"scatter, as it draws only from {first_late} s on",
+        "late": f"scatter (all its chains have draws by {first_late} s)",
     }
     for bias, words in (((0.9, 0.8, 1.0), "mostly bias"), ((0.6, -0.1, 1.0), "likely bias")):
         rows = [row_of("best", 1e-3, 1e-4), row_of("other", 1.0) | Interval(*bias).columns("bias_sq")]
         rows[1] |= Interval(0.1, 0.05, 0.2).columns("variance")
         assert f"times as much, {words}." in " ".join(answer_of(scores_of(*rows)))
+
+
+@pytest.mark.parametrize(("risk", "words"), [(1.21, "Nothing is usable yet at 0.3 s (best, error 1.1"), (0.81, "With")])
+def test_at_a_shorter_time_an_error_above_that_of_one_draw_is_not_usable(risk, words):
+    rows = [row_of("best", risk) | {"time": 0.3}, row_of("other", 3.0) | {"time": 0.3}]
+    rows = [row | {"estimand": STANDARD} for row in [*rows, row_of("best", 0.01), row_of("other", 1.0)]]
+    [use] = [text for text in answer_of(scores_of(*rows, exact=None)) if text.startswith("Use: ")]
+    assert words in use and ("With 0.3 s" in use) == (risk < 1.0) and "posterior sd" not in use
+
+
+def test_the_next_setting_whose_warm_up_is_a_large_part_of_the_budget_is_on_a_short_run():
+    times = np.geomspace(1.0, 100.0, 20)
+    for begins in (50.0, 5.0):
+        rows = [row_of("best", 0.1 / t, 0.01 / t, floor=0.0) | {"time": t} for t in times]
+        rows += [row_of("next", 9.0 / t, 0.9 / t, floor=0.0) | {"time": t} for t in times if t > begins]
+        over_time = pd.DataFrame(rows)
+        scores = Scores("toy", None, over_time[over_time.time == times[-1]], over_time=over_time)
+        [text] = [text for text in answer_of(scores) if text.startswith("Next: next, ")]
+        first = brief(float(f"{times[times > begins][0]:.2g}"))
+        words = f"This is on a short run: all chains of next have draws by {first} of 100 s."
+        assert text.endswith(words) == (begins > 25.0) and ("short run" in text) == (begins > 25.0)
 
 
 def test_the_interval_that_decides_is_shown_beside_what_is_undecided():
@@ -667,6 +688,7 @@ def test_an_error_of_one_is_that_of_one_independent_draw():
     assert "An error of 1 is that of one independent draw" in " ".join(explanations(verdicts))
     assert "1 is the error of one independent draw" in use_table(verdicts).caption
     assert "where 1 is the error of one independent draw" in answers(verdicts)[1]
+    assert "the risk table has that of the means alone" in " ".join(explanations(verdicts))
 
 
 def test_compilation_is_on_the_clock_of_the_page_and_part_of_the_set_up():

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from approxmcmc.diagnostics.standard import TENTH
+from approxmcmc.diagnostics.standard import MEANS, TENTH
 from approxmcmc.study.report.families import FEW, in_words
 from approxmcmc.study.report.intervals import LEAST_REPLICATES, NOTHING
 from approxmcmc.study.report.pieces import Table
@@ -80,7 +80,9 @@ def explanations(verdicts: Verdicts) -> list[str]:
     """Return the sentences beside the tables: what an error is, how often verdicts err, and compilation."""
     meanings = dict.fromkeys(filter(None, (meaning_of(score.estimands[0]) for score in verdicts.scores)))
     waits = [sentence for score in verdicts.scores for sentence in _waits(score)]
-    return [*meanings, *_rates(verdicts), *dict.fromkeys(waits)]
+    averaged = any(meaning_of(score.estimands[0]) and MEANS in score.estimands for score in verdicts.scores)
+    means = ["Verdicts are on this error; the risk table has that of the means alone."] if averaged else []
+    return [*meanings, *means, *_rates(verdicts), *dict.fromkeys(waits)]
 
 
 def _rates(verdicts: Verdicts) -> list[str]:
@@ -88,10 +90,10 @@ def _rates(verdicts: Verdicts) -> list[str]:
     if not any(order.known[1:] and not order.few for order in verdicts.orders.values()):
         return []
     compared = "One setting is compared" if verdicts.count == 1 else f"{verdicts.count} times a setting is compared"
-    text = f"{compared} with the best one: at most one page of twenty calls one worse that is not."
+    text = f"{compared} with the best one: about one page of twenty calls one worse that is not."
     if any(score.departures is not None and not score.departures.empty for score in verdicts.scores):
         text += (
-            " Differences from the gold standard have a rate of their own, so that at most one page of ten has an "
+            " Differences from the gold standard have a rate of their own, so that about one page of ten has an "
             "error of either kind."
         )
     return [f"{text} The intervals come from a bootstrap, which with few replicates is a little too sure."]
@@ -140,7 +142,7 @@ def paragraphs(scores: Scores, verdicts: Verdicts) -> list[str]:
     if order.best is None:
         nothing = f"on {scores.target}, no setting that moved has a draw in every chain by {brief(time)} s."
         return [*paragraph("Use", [nothing]), *not_ranked]
-    following = paragraph("Next", _following(table, order, estimand))
+    following = paragraph("Next", _following(scores, table, order, estimand))
     if order.few:
         fewest = counted(int(table.replicates[list(order.known)].min()), "chain")
         undecided = [f"with {fewest} per setting nothing is ranked: {LEAST_REPLICATES} are needed."]
@@ -192,7 +194,11 @@ def _at_shorter(scores: Scores, verdicts: Verdicts) -> list[str]:
             listed.append(f"With {brief(time)} s, none that moved has a draw in every chain.")
             continue
         only = ", the only one with draws in every chain" if order.late and order.following is None else ""
-        error = _error(scores.at(estimand, time), order.best, estimand)
+        table = scores.at(estimand, time)
+        error = _error(table, order.best, estimand)
+        if unit_of(estimand) and typical(table.loc[order.best]).value > 1.0:  # a single independent draw has less
+            listed.append(f"Nothing is usable yet at {brief(time)} s ({order.best}, error {error}{only}).")
+            continue
         listed.append(f"With {brief(time)} s, {order.best} (error {error}){only}.")
     return listed
 
@@ -203,11 +209,12 @@ def _with_compilation(scores: Scores, order: Ranking) -> list[str]:
     if not first:
         return []
     seconds = dict(first)
+    level = f"{TENTH:g}{unit_of(scores.estimands[0])}"
     if first[0][0] == order.best:
-        reached = f"{order.best} is still the first to reach {TENTH:g} posterior sd, after {number(first[0][1])} s"
+        reached = f"{order.best} is still the first to reach {level}, after {number(first[0][1])} s"
         return [f"If compilation in a fresh process counts, {reached}."]
     best = f"; {order.best} after {number(seconds[order.best])} s" if order.best in seconds else ""
-    reached = f"{first[0][0]} is the first to reach {TENTH:g} posterior sd, after {number(first[0][1])} s{best}"
+    reached = f"{first[0][0]} is the first to reach {level}, after {number(first[0][1])} s{best}"
     return [f"If compilation in a fresh process counts, {reached}."]
 
 
@@ -221,13 +228,25 @@ def _how_wrong(table: Any, order: Ranking, estimand: str) -> str:
     return f"the typical error of {order.best} {words_of(estimand)} is {error}."
 
 
-def _following(table: Any, order: Ranking, estimand: str) -> list[str]:
-    """Return a sentence on the setting with the next larger error."""
+def _following(scores: Scores, table: Any, order: Ranking, estimand: str) -> list[str]:
+    """Return sentences on the setting with the next larger error, and on a budget that is short for it."""
     if order.following is None or order.best is None:
         return []
     verdict = "worse beyond chance" if order.following in order.worse else "but it may be as good (undecided)"
     how_much = _times(table, order.following, typical(table.loc[order.best]).value)
-    return [f"{order.following}, {_error(table, order.following, estimand)}{how_much}, {verdict}."]
+    said = [f"{order.following}, {_error(table, order.following, estimand)}{how_much}, {verdict}."]
+    begins = _late_start(scores, order.following, estimand)
+    if begins:
+        text = f"all chains of {order.following} have draws by {begins} of {brief(scores.times[-1])} s"
+        said.append(f"This is on a short run: {text}.")
+    return said
+
+
+def _late_start(scores: Scores, name: str, estimand: str) -> str:
+    """Return the seconds by which all chains of a setting have draws, if they are a large share of the budget."""
+    curve = scores.curve(estimand, name)
+    begins = math.nan if curve is None else float(curve.time.min())
+    return brief(float(f"{begins:.2g}")) if begins > LATE_START * scores.times[-1] else ""
 
 
 def _times(table: Any, name: str, best: float) -> str:
@@ -238,12 +257,17 @@ def _times(table: Any, name: str, best: float) -> str:
     return f", {brief(float(f'{times:.2g}')) if times > NEAR else format(times, '.3g')} times as much"
 
 
+def _unit(estimand: str) -> str:
+    """Return the unit of a typical error, with a space before it; "" for errors of one draw, which are named once."""
+    return "" if meaning_of(estimand) else unit_of(estimand)
+
+
 def _error(table: Any, name: str, estimand: str) -> str:
     """Return the typical error of a setting with its interval and unit."""
     error = typical(table.loc[name])
     if error.value == 0.0 and error.upper > 0.0:
-        return f"below {number(error.upper)}{unit_of(estimand)}"
-    return f"{estimate_text(*error)}{unit_of(estimand)}"
+        return f"below {number(error.upper)}{_unit(estimand)}"
+    return f"{estimate_text(*error)}{_unit(estimand)}"
 
 
 def _worse(scores: Scores, table: Any, order: Ranking, estimand: str) -> list[str]:
@@ -264,16 +288,15 @@ def _why(scores: Scores, row: Any, estimand: str) -> str:
     time = scores.times[-1]
     curve = scores.curve(estimand, str(row.name))
     if curve is not None and start_remains(curve, time):
-        return "its start has not worn off"
+        return "its start has probably not worn off"
     if row.bias_sq_lower > row.variance_upper:
         return "mostly bias"
     if row.bias_sq_lower > 0.0:
         return "partly bias"
     if 2.0 * row.bias_sq > row.risk:
         return "likely bias"
-    begins = math.nan if curve is None else float(curve.time.min())
-    late = f", as it draws only from {brief(float(f'{begins:.2g}'))} s on" if begins > LATE_START * time else ""
-    return f"scatter{late}"
+    begins = _late_start(scores, str(row.name), estimand)
+    return f"scatter (all its chains have draws by {begins} s)" if begins else "scatter"
 
 
 def _never_moved(table: Any, order: Ranking) -> list[str]:
@@ -378,7 +401,7 @@ def _parts(row: Any, best: str, estimand: str) -> list[str]:
         return []
     bias = typical(row, "bias_sq")
     scatter = typical(row, "variance")
-    unit = unit_of(estimand)
+    unit = _unit(estimand)
     if row.variance_upper < ROUNDING * abs(row.bias_sq):  # a fitted distribution is the same in every chain
         return [f"All of the error of {best} is bias, which more time does not change: its chains have no scatter."]
     if row.bias_sq_lower <= 0.0:
@@ -435,13 +458,13 @@ def _departures(scores: Scores, order: Ranking) -> list[str]:
 
 
 def _to_tenth_sd(scores: Scores, order: Ranking) -> list[str]:
-    """Return a sentence on the seconds until the best setting's error is a tenth of a posterior sd."""
+    """Return a sentence on the seconds until the best setting's error is a tenth."""
     table = reaching(scores, order)
     if table.empty:
         return []
     rows = table[(table.estimand == scores.estimands[0]) & (table.setting == order.best) & table.seconds.notna()]
     return [
-        f"Its error stays below {TENTH:g} posterior sd from {seconds_text(row)} s on"
+        f"Its error stays below {TENTH:g}{unit_of(row.estimand)} from {seconds_text(row)} s on"
         f"{' (extrapolated)' if row.how == EXTRAPOLATED else ''}."
         for row in rows.itertuples()
     ]
@@ -538,7 +561,7 @@ def use_table(verdicts: Verdicts) -> Table | None:
         f'Typical error: root of the risk, {"; ".join(map(words_of, what))}, with its 95 % interval{unit}. "next": the '
         "setting with the next larger risk. Undecided: settings that may be as good. Late: some chain has no draw by "
         "then. Stuck: the chains never moved. Seconds include tuning, not compilation. The table compares "
-        f"{verdicts.count} times a setting with the best one; at most one such table of twenty calls one worse that is "
+        f"{verdicts.count} times a setting with the best one; about one such table of twenty calls one worse that is "
         "not.",
         data.drop(columns="target") if len(judged) == 1 else data,
         headings={"time": "seconds of a chain", "error": "typical error", "next_error": "its error"},
@@ -568,7 +591,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def reaching_table(verdicts: Verdicts) -> Table | None:
-    """Tabulate the seconds until the typical error is a tenth of a posterior sd; None without curves."""
+    """Tabulate the seconds until the typical error is a tenth; None without curves."""
     import pandas as pd
 
     frames = [
@@ -584,10 +607,11 @@ def reaching_table(verdicts: Verdicts) -> Table | None:
     data = data.assign(how=[f"{how}; {limit}" if limit else how for how, limit in zip(data.how, limits, strict=True)])
     data = data.drop(columns=["begins", "ends"])
     return Table(
-        "Seconds to a tenth of a posterior sd",
-        f"Seconds of a chain from which on the typical error stays below {TENTH:g} posterior sd, the error of 100 "
-        "independent draws. Measured: where the curve of the figure below falls under that level, with the times at "
-        "which the ends of its 95 % band do. Extrapolated: beyond the end of the curve, if the variance falls as one "
-        "over the time and the bias stays as it is.",
+        "Seconds to an error of a tenth",
+        f"Seconds of a chain from which on the typical error stays below {TENTH:g}, the error of 100 independent "
+        "draws: of means in posterior sd, of an average over several estimands in errors of one draw. Measured: where "
+        "the curve of the figure below falls under that level, with the times at which the ends of its 95 % band do. "
+        "Extrapolated: beyond the end of the curve, if the variance falls as one over the time and the bias stays as "
+        "it is.",
         data.drop(columns="target") if len(frames) == 1 else data,
     )

@@ -20,7 +20,10 @@ from approxmcmc.study.report.svg import name_texts, svg_document
 if TYPE_CHECKING:
     import pandas as pd
 
-FOOTER = "Intervals are 95 %. Blank: not defined, never zero. Press a table heading to sort."
+FOOTER = (
+    "Intervals are 95 %, unless a caption says otherwise. Blank: not defined, or none, never zero. Press a table "
+    "heading to sort."
+)
 HEIGHT = 900  # height of the frame in a notebook, in pixels
 
 

@@ -161,8 +161,8 @@ def _noise(results: "StudyResults", noisy: int, planned: int) -> str:
     probes = [seconds for name in ("probe_before", "probe_after") for seconds in numbers(done[name]) if seconds > 0.0]
     return (
         f"{noisy} of {planned} cells are noisy: a fixed piece of work took {number(min(probes))} to "
-        f"{number(max(probes))} wall seconds. Processor times vary less, but also with the load: trust differences in "
-        "time of a small factor only where the figure against data read shows them, too."
+        f"{number(max(probes))} wall seconds. Processor times vary less, but also with the load: the chance in the "
+        "verdicts is that of the chains, and what the load of the machine adds to times is not in it."
     )
 
 

@@ -31,10 +31,10 @@ LEAST_POINTS = 4  # of a curve whose slope is judged
 
 
 def reaching(scores: Scores, order: Ranking) -> "pd.DataFrame":
-    """Return a row per setting and estimand in posterior sds: the seconds with their ends, and how they are known.
+    """Return a row per setting and estimand with a unit: the seconds with their ends, and how they are known.
 
     The estimands are the first one and the means. The last columns hold the times at which the curve begins and ends.
-    Empty without curves, or if no estimand is in posterior sds.
+    Empty without curves, or if no estimand has a unit.
     """
     import pandas as pd
 

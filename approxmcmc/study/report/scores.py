@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 POWER = 0.8  # share of studies that a predicted number of replicates would let decide
 LARGEST_FLOOR = 0.1  # share of a risk; above it, the error of the gold standard may decide the order
-IN_SD = ", in posterior sd"
+IN_SD = ", in errors of one draw"  # each estimand in its own standard deviation from draw to draw
 WITHOUT_TAILS = f"means and spreads{IN_SD}"  # the same, against a gold standard known by its moments
 STANDARD = f"means, spreads and tails{IN_SD}"  # average over all coordinates of the standard estimands
 ALL_ESTIMANDS = f"all estimands{IN_SD}"  # average over all coordinates of the study's own estimands
@@ -157,7 +157,9 @@ def never_moved(table: "pd.DataFrame") -> "pd.Series[bool]":
 
 def unit_of(estimand: str) -> str:
     """Return the unit of a typical error, with a space before it; "" for the unit of the estimand itself."""
-    return " posterior sd" if estimand.endswith(IN_SD) or estimand == MEANS else ""
+    if meaning_of(estimand):
+        return " of the error of one draw"
+    return " posterior sd" if estimand == MEANS else ""
 
 
 def words_of(estimand: str) -> str:
