@@ -290,5 +290,5 @@ def test_a_doubtful_clock_is_a_warning_of_the_cell_and_a_note_of_the_page(tmp_pa
     run_study(study, "paper", tmp_path, **how)
     results = StudyResults.open(study, "paper", tmp_path)
     assert any(text.startswith("The sampler reports 0.27 s") for text in results.records["warnings"][0])
-    [note] = [text for text in banners(results, []) if "doubtful" in text]
+    [note] = [text for text in banners(results) if "doubtful" in text]
     assert "theirs in 1 cell" in note

@@ -8,6 +8,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
+from pymc.backends.arviz import find_constants
 
 import approxmcmc as amc
 from approxmcmc.diagnostics.latents import refuse_folder, with_folder, with_latents
@@ -375,7 +376,8 @@ def test_changed_data_are_refused():
         b = pm.Normal("b", 0.0, pm.HalfNormal("s"), shape=G)
         pm.Normal("y", b[group], 1.0, observed=y)
     target = amc.from_pymc(model)
-    assert set(target.constant_data) == {"group"} and set(target.observed_data) == {"y"}
+    assert set(target.constant_data) == set(find_constants(model)) == {"group", "y_data"}
+    assert set(target.observed_data) == {"y"}
     with model:
         pm.set_data({"y_data": Y + 1.0})
     with pytest.raises(InvalidInputError, match="were changed"):
