@@ -27,7 +27,7 @@ from approxmcmc.study.progress import Lines
 from approxmcmc.study.report.clocks import draws_timed
 from approxmcmc.study.report.evidence import contest_of, exact_setting
 from approxmcmc.study.report.figures import risk_against_data, risk_with_setup
-from approxmcmc.study.report.page_warnings import banners
+from approxmcmc.study.report.page_warnings import cautions
 from approxmcmc.study.results import StudyResults
 from approxmcmc.study.run import run_study
 from approxmcmc.study.store import Store
@@ -290,5 +290,5 @@ def test_a_doubtful_clock_is_a_warning_of_the_cell_and_a_note_of_the_page(tmp_pa
     run_study(study, "paper", tmp_path, **how)
     results = StudyResults.open(study, "paper", tmp_path)
     assert any(text.startswith("The sampler reports 0.27 s") for text in results.records["warnings"][0])
-    [note] = [text for text in banners(results) if "doubtful" in text]
+    [note] = [text for text in cautions(results, [], []) if "doubtful" in text]
     assert "theirs in 1 cell" in note

@@ -134,9 +134,9 @@ def test_the_design_says_in_which_order_the_data_are_read():
         return Contest(name, None, None, traces, None, WALL, np.ones(3))
 
     rows, blocks = {"data_order": "rows"}, {"data_order": "blocks", "block_size": 512}
-    said = data_order([contest("digits", a=rows, b=blocks, c={}, d=rows)])
+    said = data_order([contest("digits", a=rows, b=blocks, c={}, d=rows)], {})
     assert said.startswith("fresh random rows for every decision: a, d; blocks of 512 rows of a shuffled copy")
     assert said.endswith("rows that the sampler draws by itself, or there are no decisions: c")
-    assert data_order([contest("digits", a=rows)]) == "fresh random rows for every decision (all settings)"
-    assert "a on digits, a on letters" in data_order([contest(n, a=rows, b=blocks) for n in ("digits", "letters")])
-    assert data_order([]) == ""
+    assert data_order([contest("digits", a=rows)], {}) == "fresh random rows for every decision (all settings)"
+    assert "a on digits, a on letters" in data_order([contest(n, a=rows, b=blocks) for n in ("digits", "letters")], {})
+    assert data_order([], {}) == ""

@@ -51,7 +51,7 @@ def test_a_limit_that_tuning_takes_is_no_quick_answer(monkeypatch):
     empty = xr.Dataset({"theta": (("chain", "draw"), np.empty((2, 0)))}, attrs={"smallest_ess": 0.0})
     trace = xr.DataTree.from_dict({"posterior": empty})
     monkeypatch.setattr(module.amc, "sample", lambda *given, **settings: trace)
-    setting = SimpleNamespace(target=None, sampler=None, law=None)
+    setting = SimpleNamespace(target=None, sampler=None, fit=None)
     assert seconds_of_draws(setting, limit=1.0, seed=1) == math.inf
 
 

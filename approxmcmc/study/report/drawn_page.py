@@ -67,7 +67,7 @@ def page_body(words: Mapping[str, Any], table: "pd.DataFrame", commands: Sequenc
     worded = in_words(words, table)
     parts = [worded(figure_block(first, "p0"))] if first else []
     for lead, text in map(parted, [*answers(verdicts), *words["told"]]):
-        parts.append(f"**{lead}**{worded(plain_text(text))}" if lead else worded(plain_text(text)))
+        parts.append(f"**{lead.strip()}** {worded(plain_text(text)).lstrip()}" if lead else worded(plain_text(text)))
     if notes:
         items = [f"- {worded(plain_text(note))}" for note in notes]
         parts.append("\n".join([":::{note}", *items, ":::"]))
