@@ -386,7 +386,10 @@ def test_the_bias_of_a_prediction_is_that_of_the_function_written_by_hand(rng):
     walk = amc.MetropolisHastings(amc.RandomWalk(0.3), amc.ExactTest())
     trace = amc.sample(linear, walk, draws=200, chains=2, random_seed=1, progressbar=False)
     options = {"n_audits": 8, "random_seed": 1}
-    by_hand = lambda posterior: posterior["beta"].isel(coef=0) * xr.DataArray(table[:, 0], dims="y_dim_0")  # noqa: E731
+
+    def by_hand(posterior):
+        return posterior["beta"].isel(coef=0) * xr.DataArray(table[:, 0], dims="y_dim_0")
+
     found = amc.bias(trace, linear, walk, {"mean": amc.predicted(linear, table)}, **options)
     expected = amc.bias(trace, linear, walk, {"mean": by_hand}, **options)
     np.testing.assert_allclose(found["bias"], expected["bias"], rtol=1e-9)

@@ -146,7 +146,7 @@ class PDMPState(NamedTuple):
 
 @compiled
 def shell_of(limits: np.ndarray, squared: float) -> int:
-    """Return the first shell whose squared radius is above abs(phi)^2 = `squared`; their number if there is none."""
+    """Return the first shell whose squared radius exceeds abs(phi)^2 = `squared`; outside all, the number of shells."""
     shell = 0
     while shell < limits.shape[0] and squared >= limits[shell] * (1.0 - EDGE):
         shell += 1
