@@ -463,11 +463,25 @@ def _to_tenth_sd(scores: Scores, order: Ranking) -> list[str]:
     if table.empty:
         return []
     rows = table[(table.estimand == scores.estimands[0]) & (table.setting == order.best) & table.seconds.notna()]
-    return [
-        f"Its error stays below {TENTH:g}{unit_of(row.estimand)} from {seconds_text(row)} s on"
-        f"{' (extrapolated)' if row.how == EXTRAPOLATED else ''}."
-        for row in rows.itertuples()
-    ]
+    return [_reached(row) for row in rows.itertuples()]
+
+
+def _reached(row: Any) -> str:
+    """Return the sentence on a row of the table of seconds; they are infinite if the bias is measured above a tenth.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> biased = SimpleNamespace(estimand=MEANS, seconds=math.inf, seconds_lower=2.19, how=EXTRAPOLATED)
+    >>> _reached(biased)
+    'Its curve ends above 0.1 posterior sd; by extrapolation its error is below that not before 2.19 s.'
+    """
+    level = f"{TENTH:g}{unit_of(row.estimand)}"
+    if math.isinf(row.seconds):
+        earliest = f"not before {number(row.seconds_lower)} s" if math.isfinite(row.seconds_lower) else "at no time"
+        return f"Its curve ends above {level}; by extrapolation its error is below that {earliest}."
+    extrapolated = " (extrapolated)" if row.how == EXTRAPOLATED else ""
+    return f"Its error stays below {level} from {seconds_text(row)} s on{extrapolated}."
 
 
 def _undecided(scores: Scores, table: Any, order: Ranking, verdicts: int) -> list[str]:
